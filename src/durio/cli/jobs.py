@@ -1,4 +1,4 @@
-"""`durio jobs`: list, show, retry, cancel, run and discard jobs."""
+"""`durio jobs`: list, show, retry, cancel, run, discard and rename jobs."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from durio.cli.job_output import (
     short_error,
     show_job,
 )
+from durio.cli.jobs_rename import rename_jobs
 from durio.cli.main import keep_lines
 from durio.cli.output import ago, show_json, show_table, show_text
 from durio.ports.browse import Page
@@ -22,10 +23,10 @@ from durio.ports.browse import Page
 COLUMNS = ("id", "state", "task", "queue", "priority", "attempt", "created", "error")
 
 
-@click.group("jobs", short_help="List, show, retry, cancel, run and discard jobs.")
+@click.group("jobs", short_help="List, show, retry, cancel, run, discard, rename jobs.")
 @keep_lines
 def command() -> None:
-    r"""List, show, retry, cancel, run and discard jobs.
+    r"""List, show, retry, cancel, run, discard and rename jobs.
 
     Jobs are named by id, or chosen by filters; a change of many is counted exactly and
     confirmed first. Who did what is in `durio audit ls`.
@@ -206,3 +207,6 @@ def discard_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     Exit code 1 when some ids are not dead; the rest were deleted.
     """
     return act_on_selected(selection, bulk, "discard")
+
+
+command.add_command(rename_jobs)

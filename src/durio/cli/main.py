@@ -36,7 +36,10 @@ from durio.model.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("durio.cli.worker", "Run the jobs of an App until told to stop."),
     "enqueue": ("durio.cli.enqueue", "Ask for a job by name; wait for its result."),
-    "jobs": ("durio.cli.jobs", "List, show, retry, cancel, run and discard jobs."),
+    "jobs": (
+        "durio.cli.jobs",
+        "List, show, retry, cancel, run, discard, rename jobs.",
+    ),
     "queues": (
         "durio.cli.queues",
         "See queues; pause, bound, drain, move, purge them.",

@@ -40,8 +40,9 @@ class BulkSummary(NamedTuple):
         if not self.held:
             return ""
         them, keys = ("it", "its key") if self.held == 1 else ("them", "their keys")
-        what = f"{them} or {keys}" if verb == "retry" else them
-        return f"; {self.held} not: an open transaction holds {what}"
+        what = f"{them} or {keys}" if verb in ("retry", "rename") else them
+        other = f"another job has {keys}, or " if verb == "rename" else ""
+        return f"; {self.held} not: {other}an open transaction holds {what}"
 
 
 NOTHING_DONE = BulkSummary(0)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
-from durio.ports.control import Action, AuditNote, MoveJobs
+from durio.ports.control import Action, AuditNote, MoveJobs, RenameJobs
 from durio.ports.store import Store
 
 STEP_JOBS = 500
@@ -65,9 +65,12 @@ async def act_in_bulk(
 
 def bulk_note(action: Action, query: Query, by: str) -> AuditNote:
     """Return the audit line of all steps."""
-    is_move = isinstance(action, MoveJobs)
-    return AuditNote(
-        namespace=query.namespace or namespace_of(query.lane or ""),
-        who=by,
-        target=f"{query.lane} to {action.lane}" if is_move else query.in_words(),
-    )
+    match action:
+        case MoveJobs():
+            target = f"{query.lane} to {action.lane}"
+        case RenameJobs():
+            target = f"{query.task} to {action.task}"
+        case _:
+            target = query.in_words()
+    namespace = query.namespace or namespace_of(query.lane or "")
+    return AuditNote(namespace=namespace, who=by, target=target)

@@ -50,12 +50,17 @@ def debounce(delay: Duration, max_wait: Duration | None = None) -> KeyPolicy:
 def key_claim(policy: KeyPolicy, task: str, key: str, payload: bytes) -> KeyClaim:
     """Return the claim on a key that is sent to the store; `task` includes the namespace."""
     return KeyClaim(
-        key=hashlib.blake2b(f"{task}\0{key}".encode(), digest_size=16).digest(),
+        key=key_hash(task, key),
         mode=policy.mode,
         ttl_seconds=policy.ttl_seconds,
         delay_seconds=policy.delay_seconds,
         digest=payload_digest(payload),
     )
+
+
+def key_hash(task: str, key: str) -> bytes:
+    """Return a key as it is stored: it belongs to one task."""
+    return hashlib.blake2b(f"{task}\0{key}".encode(), digest_size=16).digest()
 
 
 def payload_digest(payload: bytes) -> bytes:

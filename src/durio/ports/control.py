@@ -73,7 +73,20 @@ class MoveJobs:
     states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY)
 
 
-Action = CancelJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs
+@dataclass(frozen=True, slots=True)
+class RenameJobs:
+    """Waiting and dead jobs get another task, and their keys are hashed with its name.
+
+    A job stays as it is (`is_held`) when another job has its key under that name, or when
+    the text of its key is not known.
+    """
+
+    task: str
+    verb: ClassVar[str] = "rename"
+    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, DEAD)
+
+
+Action = CancelJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs | RenameJobs
 ACTION_OF_VERB: dict[Verb, Action] = {
     "cancel": CancelJobs(),
     "retry": RetryJobs(),
@@ -88,7 +101,8 @@ class Acted(NamedTuple):
     id: bytes
     before: int | None  # None: there is no such job
     after: int | None  # None: it is deleted
-    is_held: bool = False  # unchanged: another transaction has locked it or its key
+    # Unchanged: another transaction has locked it or its key; or see RenameJobs.
+    is_held: bool = False
 
     def is_changed_by(self, action: Action) -> bool:
         """Whether the action changed the job; a job that moves keeps its state."""

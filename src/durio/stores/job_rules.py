@@ -6,6 +6,7 @@ from durio.model.errors import InvalidOption, InvariantBroken, LeaseLost
 from durio.model.failure import Failure, encode_failure
 from durio.model.ids import id_text
 from durio.model.job import DEAD
+from durio.model.keys import key_hash
 from durio.model.names import namespace_of
 from durio.model.options import row_options
 from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason, RescuedJob
@@ -55,6 +56,15 @@ def retention_of(opts: bytes | None) -> Keep | None:
     except InvalidOption:
         return None  # damaged options: use the default retention
     return None if kept is None else Keep(*kept)
+
+
+def renamed_key(opts: bytes | None, task: str) -> bytes | None:
+    """Return a job's key under another task's name; None if its text is not stored."""
+    try:
+        key = row_options(opts).key
+    except InvalidOption:
+        return None
+    return None if key is None else key_hash(task, key)
 
 
 # --- counts of deaths

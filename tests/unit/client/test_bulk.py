@@ -16,6 +16,7 @@ from durio.ports.control import (
     CancelJobs,
     DiscardJobs,
     MoveJobs,
+    RenameJobs,
     RetryJobs,
 )
 
@@ -101,6 +102,7 @@ def test_steps_end_with_what_was_counted(
         (RetryJobs(), Query(), [DEAD, CANCELLED]),
         (DiscardJobs(), Query(states=(DEAD, READY)), [DEAD]),
         (MoveJobs("shop:b"), Query(lane="shop:a"), [SCHEDULED, READY]),
+        (RenameJobs("shop.b"), Query(task="shop.a"), [SCHEDULED, READY, DEAD]),
     ],
 )
 def test_states_are_visited_as_jobs_travel(

@@ -1,4 +1,4 @@
-"""Apply operators' actions to jobs: cancel, retry, discard, run now, move.
+"""Apply operators' actions to jobs: cancel, retry, discard, run now, move, rename.
 
 Several transactions may act on a job at the same time; the one that locks the job's row
 first wins. A waiting job's row is its lane row, a running job's is its run row, a finished
@@ -37,6 +37,7 @@ from durio.ports.control import (
     CancelJobs,
     DiscardJobs,
     MoveJobs,
+    RenameJobs,
     RetryJobs,
     RunJobsNow,
 )
@@ -53,6 +54,7 @@ from durio.stores.postgres.bulk import PostgresBulkMark, matching_jobs
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.filters import ID_BYTES
 from durio.stores.postgres.keys import free_at_end, retake_keys
+from durio.stores.postgres.rename_jobs import jobs_not_renamed, rename_locked_jobs
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -188,6 +190,7 @@ async def act_once(
     able = [job for job in seen.values() if request.is_meant(job)]
     changes = await act_on_jobs(tx, able, action, judge)
     undone = {job.id for job in able if job.id not in changes and job.id not in others}
+    held = undone | await refused_jobs(tx, action, changes)
     if only is not None:
         asked = await still_in_state(tx, [seen[job_id] for job_id in undone])
         ids = [job_id for job_id in ids if job_id in changes or job_id in asked]
@@ -196,7 +199,7 @@ async def act_once(
         if is_last or job_id not in undone:
             state = seen[job_id].state if job_id in seen else None
             after = changes.get(job_id, state)
-            acted.append(Acted(job_id, state, after, is_held=job_id in undone))
+            acted.append(Acted(job_id, state, after, is_held=job_id in held))
     changed = [one for one in acted if one.is_changed_by(action)]
     if isinstance(action, CancelJobs) and only is not None and only[0].lane and changed:
         await clear_soft_mark(tx, only[0].lane)
@@ -204,6 +207,15 @@ async def act_once(
         return acted, None
     lanes = {job.id: job.lane for job in seen.values()}
     return acted, await write_audit_note(tx, note, action, acted, lanes)
+
+
+async def refused_jobs(
+    tx: PostgresTransaction, action: Action, changes: Changes
+) -> set[bytes]:
+    """Return jobs that a rename has left as they were, and would leave again."""
+    if not isinstance(action, RenameJobs):
+        return set()
+    return await jobs_not_renamed(tx, changes, action.task)
 
 
 async def still_in_state(
@@ -239,6 +251,8 @@ async def act_on_jobs(
         return await discard_jobs(tx, ids, judge)
     if isinstance(action, RunJobsNow):
         return await run_jobs_now(tx, seen, judge)
+    if isinstance(action, RenameJobs):
+        return await rename_jobs(tx, seen, action.task, judge)
     to = [action.lane] if isinstance(action, MoveJobs) else []
     guards = await lock_guards(tx, {*to, *(job.lane for job in seen)})
     match action:
@@ -382,7 +396,7 @@ async def move_jobs(
     return changes
 
 
-# --- run now, retry, discard
+# --- run now, rename
 
 
 async def run_jobs_now(
@@ -395,6 +409,28 @@ async def run_jobs_now(
     for job in locked:
         tx.wake(job.lane)
     return dict.fromkeys((job.id for job in locked), READY)
+
+
+async def rename_jobs(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], task: str, judge: Judge
+) -> Changes:
+    """Give waiting and dead jobs another task; those that are locked stay."""
+    changes: Changes = {}
+    for state in (SCHEDULED, READY):
+        waiting = [job.id for job in await lock_waiting(tx, seen, state, judge)]
+        done = await rename_locked_jobs(tx, waiting, task, are_final=False)
+        changes |= dict.fromkeys(done, state)
+    dead: set[bytes] = set()
+    if final := sorted(job.id for job in seen if job.state == DEAD):
+        rows = await tx.rows(LOCK_FINAL, final)
+        dead = {row[0] for row in rows if row[1] == DEAD}
+    if dead:
+        dead = await judge(DEAD, dead)
+    done = await rename_locked_jobs(tx, sorted(dead), task, are_final=True)
+    return changes | dict.fromkeys(done, DEAD)
+
+
+# --- retry, discard
 
 
 async def retry_jobs(

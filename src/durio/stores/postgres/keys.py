@@ -169,8 +169,7 @@ async def retake_keys(
         digest = payload_digest(job.payload if payload is None else payload)
         wanted.setdefault(job.key, KeyHold(job.id, job.mode, digest, None))
     free, busy = await try_lock_keys(tx, wanted)
-    known = [key for key in wanted if key not in free and key not in busy]
-    held = {key: KeyHold(*others) for key, *others in await tx.rows(READ, known)}
+    held = await read_holds(tx, [key for key in wanted if key not in free | busy])
     able = [job for job in jobs if job.key not in busy]
     refused, takers = await decide_holders(tx, able, held)
     await take_keys(tx, {key: wanted[key] for key in takers if key not in free})
@@ -178,6 +177,13 @@ async def retake_keys(
     idle = [(key, wanted[key].id) for key in free if key not in takers]
     await free_keys(tx, idle)
     return KeysNotTaken(refused, {job.id for job in jobs if job.key in busy})
+
+
+async def read_holds(
+    tx: PostgresTransaction, keys: Sequence[bytes]
+) -> dict[bytes, KeyHold]:
+    """Return the holds on these keys, which are locked."""
+    return {key: KeyHold(*others) for key, *others in await tx.rows(READ, keys)}
 
 
 async def try_lock_keys(

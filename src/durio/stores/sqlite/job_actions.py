@@ -1,4 +1,4 @@
-"""Apply operators' actions to jobs: cancel, retry, discard, run now, move, restore.
+"""Apply operators' actions to jobs: cancel, retry, discard, run now, move, rename, restore.
 
 A job's key is freed when the job ends. A retry takes the key again. If another job holds
 the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
@@ -21,6 +21,7 @@ from durio.ports.control import (
     CancelJobs,
     DiscardJobs,
     MoveJobs,
+    RenameJobs,
     RetryJobs,
     RunJobsNow,
 )
@@ -36,6 +37,7 @@ from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.death_counts import next_death
 from durio.stores.sqlite.exit import keeps_nothing
 from durio.stores.sqlite.keys import free_for_good
+from durio.stores.sqlite.rename_jobs import has_task, rename_job
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -73,7 +75,12 @@ def act_on_ids(
         ):
             continue
         after = None if state is None else act_on_job(tx, job_id, state, action)
-        acted.append(Acted(job_id, state, after))
+        is_held = (
+            isinstance(action, RenameJobs)
+            and state in action.states
+            and not has_task(tx, job_id, action.task)
+        )
+        acted.append(Acted(job_id, state, after, is_held))
         if rows:
             lanes[job_id] = lane
     changed = [one for one in acted if one.is_changed_by(action)]
@@ -115,6 +122,10 @@ def act_on_job(
             return run_job_now(tx, job_id, state)
         case MoveJobs():
             tx.db.rows(MOVE_JOB, (job_id, action.lane))
+            return state
+        case RenameJobs():
+            if state in action.states:
+                rename_job(tx, job_id, action.task)
             return state
         case RetryJobs():
             return retry_job(tx, job_id, state, action.payload)

@@ -81,6 +81,32 @@ where id = any(:ids::uuid[])
 order by id
 for update
 
+-- name: find_keys_of_final_jobs(ids)
+-- only here: SQLite reads the key with the task (`find_task_and_key`).
+-- The caller has locked these rows.
+select id, lane, opts, ukey from {schema}.kept where id = any(:ids::uuid[])
+
+-- name: rename_job(ids, keys, task)
+-- Waiting jobs.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+update {schema}.job as j set task = :task::text, ukey = u.key
+from unnest(:ids::uuid[], :keys::bytea[]) as u (id, key)
+where j.id = any(array[u.id])
+
+-- name: rename_final_jobs(ids, keys, task)
+-- only here: SQLite has one table of jobs (`rename_job`).
+-- A join by `any(array[...])` is always an index probe (statements.py).
+update {schema}.kept as k set task = :task::text, ukey = u.key
+from unnest(:ids::uuid[], :keys::bytea[]) as u (id, key)
+where k.id = any(array[u.id])
+
+-- name: find_jobs_of_other_tasks(ids, task)
+-- only here: SQLite reads the task of each job (`find_task_and_key`).
+-- Of jobs that were asked to be renamed, those that were not.
+select id from {schema}.job where id = any(:ids::uuid[]) and task <> :task::text
+union all
+select id from {schema}.kept where id = any(:ids::uuid[]) and task <> :task::text
+
 -- name: delete_scheduled(ids, lanes, run_ats)
 -- only here: SQLite's states are a column, not tables.
 -- A join by `any(array[...])` is always an index probe (statements.py).

@@ -12,6 +12,13 @@ set paused = coalesce(:paused, paused), closed = coalesce(:closed, closed)
 -- only here: PostgreSQL moves rows of `ready` and `sched`.
 update job set queue = :to_lane where id = :id and state in (0, 2)
 
+-- name: find_task_and_key(id)
+-- only here: PostgreSQL locks the jobs that it renames (`lock_jobs`, `find_keys_of_final_jobs`).
+select task, ukey, opts from job where id = :id
+
+-- name: rename_job(id, task, key)
+update job set task = :task, ukey = :key where id = :id
+
 -- name: find_state_and_lane(id)
 -- only here: PostgreSQL reads both with `read_states`.
 -- Read first, so that an action can report the state before and after.

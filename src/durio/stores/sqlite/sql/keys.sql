@@ -15,6 +15,10 @@ values (:key, :job_id, :mode, :digest, :until)
 on conflict (key) do update
 set id = excluded.id, mode = excluded.mode, digest = excluded.digest, until = excluded.until
 
+-- name: rename_key(key, new_key, job_id)
+-- only here: PostgreSQL takes the new key and frees the old one.
+update uniq set key = :new_key where key = :key and id = :job_id
+
 -- name: free_key(key, job_id)
 -- Only the holder frees a key: a later job may hold it by now.
 delete from uniq where key = :key and id = :job_id

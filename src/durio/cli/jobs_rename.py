@@ -1,0 +1,113 @@
+"""`durio jobs rename`: the stored jobs of a task get its new name."""
+
+import click
+
+from durio.app.app import App
+from durio.cli.apps import AppSelection, selection_options
+from durio.cli.main import keep_lines
+from durio.cli.prompts import (
+    BY_OPTION,
+    DRY_RUN_OPTION,
+    YES_OPTION,
+    act_on_counted,
+    confirm,
+    show_summary,
+)
+from durio.client.bulk import CountedJobs
+from durio.client.task_by_name import published_tasks
+from durio.model.errors import UnknownTask, UsageError
+from durio.model.names import check_name, did_you_mean, task_name
+from durio.ports.browse import Query
+from durio.ports.control import RenameJobs
+
+
+@click.command("rename")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@YES_OPTION
+@DRY_RUN_OPTION
+@BY_OPTION
+@selection_options
+@keep_lines
+def rename_jobs(
+    *,
+    selection: AppSelection,
+    old: str,
+    new: str,
+    yes: bool,
+    dry_run: bool,
+    by: str | None,
+) -> None:
+    r"""Give the stored jobs of a task its new name.
+
+    Waiting and dead jobs are renamed, in steps; idempotency keys go along. Running jobs
+    stay, so keep the old name in `aliases=` until they have ended. A worker must know
+    NEW, or the App that --app names.
+
+    \b
+    Examples:
+      durio jobs rename send_mail send_receipt --dry-run
+      durio jobs rename shop.send_mail shop.send_receipt --yes --by deploy
+
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: another
+    job has their key, or an open transaction has them.
+
+    \b
+    Exit codes: 2 usage, no worker knows NEW, or not confirmed: nothing was renamed
+    """
+    source, action, counted = count_jobs(selection, old, new)
+    jobs, target = counted.limit, action.task
+    what = f"{jobs:,} {'job' if jobs == 1 else 'jobs'} of {source}"
+    if not jobs or dry_run:
+        show_summary(selection, jobs, f"{what} to rename", dry_run=dry_run)
+        return
+    confirm(f"{what} will be renamed to {target}", yes=yes)
+    done = act_on_counted(selection, action, counted, "rename", by)
+    words = f"{done.jobs:,} of {what} renamed to {target}{done.held_text('rename')}"
+    show_summary(selection, jobs, words, done)
+
+
+def count_jobs(
+    selection: AppSelection, old: str, new: str
+) -> tuple[str, RenameJobs, CountedJobs]:
+    """Return the full old name, the action, and the jobs that it will change."""
+
+    async def ask(app: App) -> tuple[str, RenameJobs, CountedJobs]:
+        source = task_name(app.name, check_name("task", old))
+        named = task_name(app.name, check_name("task", new))
+        check_pair(source, named)
+        target = await known_task(app, named)
+        check_pair(source, target)
+        namespace, action = source.partition(".")[0], RenameJobs(target)
+        query = Query(namespace=namespace, states=action.states, task=source)
+        counted = await (await app.store()).count(query)
+        return source, action, CountedJobs(query, counted.mark, counted.jobs)
+
+    return selection.run(ask)
+
+
+async def known_task(app: App, task: str) -> str:
+    """Return the task's own name, also for an alias; raise UnknownTask."""
+    handler = app.registry.by_name.get(task)
+    if handler is not None:
+        return handler.task
+    namespace = task.partition(".")[0]
+    published = await published_tasks(await app.store(), namespace) or {}
+    if task not in published:
+        raise UnknownTask(
+            f"no worker knows a task {task!r}",
+            cure="Start a worker that has it, or name its code with --app."
+            f"{did_you_mean(task, published)}",
+            task=task,
+        )
+    return published[task].get("task", task)
+
+
+def check_pair(source: str, target: str) -> None:
+    if source == target:
+        raise UsageError(f"{source} is the same task", cure="Name two tasks.")
+    if source.partition(".")[0] != target.partition(".")[0]:
+        raise UsageError(
+            f"{source} and {target} belong to different Apps",
+            cure="What stands before the dot must be the same.",
+        )
