@@ -1,5 +1,6 @@
 # Two commands for a fresh machine: `make demo` and `make test`. Each target sets up what
-# it needs by itself: a virtual environment in .venv, and Debian packages when root.
+# it needs by itself: a virtual environment in .venv, and Debian packages when root. The demo
+# has an environment of its own, with the package as users install it and no tools.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -27,6 +28,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 READY := $(VENV)/.ready
+DEMO_VENV := .venv-demo
+DEMO_READY := $(DEMO_VENV)/.ready
 
 # Warnings are errors in tests; here an old pip must not ask for a newer one.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -40,8 +43,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="--seconds 40 --no-browser")
-	@$(BIN)/durio demo $(DEMO_ARGS)
+demo: $(DEMO_READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="--seconds 40 --no-browser")
+	@$(DEMO_VENV)/bin/durio demo $(DEMO_ARGS)
 
 .PHONY: test
 test: static servers ## Run everything: static checks and the whole suite, with branch coverage
@@ -87,7 +90,7 @@ fix: $(READY) ## Format the code and repair what the linter can repair
 
 .PHONY: clean
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) $(DEMO_VENV) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -144,11 +147,22 @@ endef
 # Made once, and again when one of its inputs changes. The stamp is written last, so an
 # install that was interrupted is taken up again. Wheels first: a compiler is not needed.
 $(READY): pyproject.toml requirements-dev.txt constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Durio needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
-	@# Debian's own python3 comes without the part that puts pip into an environment.
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call debian_install,python3-venv)
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(call make_venv,$(VENV))
 	$(PY) -m pip install --quiet --prefer-binary -c constraints.txt -r requirements-dev.txt
 	$(PY) -m pip install --quiet --prefer-binary -c constraints.txt --no-build-isolation -e .
 	@touch $@
+
+# Not editable: the demo runs what the wheel holds, so a changed source file installs it again.
+$(DEMO_READY): pyproject.toml constraints.txt README.md LICENSE $(shell find src -name '*.py' -o -name '*.sql')
+	@$(call make_venv,$(DEMO_VENV))
+	@echo "Installing durio into $(DEMO_VENV) ..."
+	@$(DEMO_VENV)/bin/python -m pip install --quiet --prefer-binary -c constraints.txt .
+	@touch $@
+
+# Debian's own python3 comes without the part that puts pip into an environment.
+define make_venv
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || { echo "Durio needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }; \
+$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(call debian_install,python3-venv); }; \
+$(1)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(1)
+endef

@@ -31,7 +31,16 @@ every_program = pytest.mark.parametrize("module", [*MODULES, *TEST_MODULES])
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Only for a checkout without git: generated files.
-MADE = {".git", ".venv", "__pycache__", "build", "dist", "htmlcov", ".hypothesis"}
+MADE = {
+    ".git",
+    ".venv",
+    ".venv-demo",
+    "__pycache__",
+    "build",
+    "dist",
+    "htmlcov",
+    ".hypothesis",
+}
 MADE |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 
 

@@ -1,11 +1,19 @@
 """What a user installs: types, statements and migrations are in the wheel."""
 
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
-from tests.tidy.house import ROOT, SRC, pyproject
+from tests.tidy.house import (
+    MODULES,
+    ROOT,
+    SRC,
+    imported_names,
+    pyproject,
+    tree_of,
+)
 
 
 def test_wheel_holds_everything(tmp_path: Path) -> None:
@@ -28,12 +36,38 @@ def test_wheel_holds_everything(tmp_path: Path) -> None:
     }
     assert "durio/py.typed" in wanted, "src/durio/py.typed is missing"
     assert wanted <= held, f"the wheel lacks {sorted(wanted - held)}"
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
+    assert any(name.endswith(".dist-info/entry_points.txt") for name in held)
     foreign = {name.split("/")[0] for name in held} - {"durio"}
     assert len(foreign) == 1, f"beside the package: {sorted(foreign)}"
 
 
-def test_extra_all_means_all() -> None:
-    extras = pyproject()["project"]["optional-dependencies"]
-    (line,) = extras["all"]
-    named = set(line.removeprefix("durio[").removesuffix("]").split(","))
-    assert named == set(extras) - {"all"}
+def test_no_dependency_without_code() -> None:
+    """What a user must install, or may with an extra, is imported by the package."""
+    project = pyproject()["project"]
+    wanted = [*project["dependencies"]]
+    wanted += [
+        line for extra in project["optional-dependencies"].values() for line in extra
+    ]
+    named = {re.split(r"[\s\[<>=!~;]", line, maxsplit=1)[0] for line in wanted}
+    imported = {
+        path.split(".")[0]
+        for module in MODULES
+        for path in imported_names(tree_of(module)).values()
+    }
+    assert named <= imported, f"no code imports {sorted(named - imported)}"
+
+
+def test_the_demo_needs_no_tools() -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "--always-make", "demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert planned.returncode == 0, planned.stderr
+    assert ".venv-demo/bin/durio demo" in planned.stdout
+    assert "requirements-dev.txt" not in planned.stdout
+    assert ".venv/" not in planned.stdout
