@@ -83,6 +83,20 @@ def test_report_and_drain(place: Place) -> None:
     assert ask(place, "workers", "ls")["workers"] == []
 
 
+def test_the_first_signal_after_a_drain_keeps_the_grace(place: Place) -> None:
+    worker = place.worker(**QUICK)
+    (job,) = place.enqueue("held", ())
+    place.wait_for("start", 1)
+    told = answer(place, "drain", "--all", "--yes")
+    worker.send(signal.SIGTERM)
+    # Its loop has turned since the signal when it has answered.
+    report = answer(place, "show", told["name"])
+    assert [active["job_id"] for active in report["active"]] == [job]
+    place.open_gate()
+    assert worker.ended() == 0
+    assert place.rows()[job].state == DONE
+
+
 def test_stack_of_a_child(child_place: ChildPlace) -> None:
     child_place.worker(**QUICK, children=1)
     child_place.enqueue("held_child", ())

@@ -20,11 +20,17 @@ class StopControl:
         self.requested = asyncio.Event()
         self.immediate = asyncio.Event()  # without a grace for running jobs
         self.error: DurioError | None = None  # why the worker is broken
+        self._has_request = False
 
     def request(self) -> None:
         """Drain; a second request gives running jobs back without their grace."""
-        if self.requested.is_set():
+        if self._has_request:
             self.immediate.set()
+        self._has_request = True
+        self.requested.set()
+
+    def drain(self) -> None:
+        """Drain because an operator asked; the next request still leaves the grace."""
         self.requested.set()
 
     def fail(self, error: DurioError) -> None:

@@ -107,8 +107,7 @@ class CommandResponder:
     def _drain(self) -> None:
         """Drain and report it, so that a supervisor starts no process in its place."""
         self._vitals.drain_commanded()
-        if not self._stop_control.requested.is_set():
-            self._stop_control.request()
+        self._stop_control.drain()
 
     async def _body(self, verb: str) -> str:
         """Return the answer; an error is an answer too, because the caller waits."""
