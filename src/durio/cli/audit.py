@@ -8,11 +8,18 @@ from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
 from durio.cli.filters import LIMIT_OPTION
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table
+from durio.cli.output import age, show_json, show_table
+from durio.cli.table import Column
 from durio.model.job import utc_datetime
 from durio.ports.browse import AuditLine
 
-COLUMNS = ("when", "who", "did", "to", "jobs")
+COLUMNS = (
+    Column("age"),
+    Column("who", 1, least=12),
+    Column("did", least=8),
+    Column("to", least=37),  # an id, or a list of them that is cut after the first
+    Column("jobs", 2),
+)
 
 
 @click.group("audit", short_help="See what people did by hand.")
@@ -59,4 +66,4 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
 
 def cells(row: AuditLine, now: float) -> list[Any]:
-    return [ago(utc_datetime(row.at), now), row.who, row.verb, row.target, row.jobs]
+    return [age(utc_datetime(row.at), now), row.who, row.verb, row.target, row.jobs]

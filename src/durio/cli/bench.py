@@ -20,8 +20,11 @@ from durio.bench.measure import (
 )
 from durio.cli.apps import JSON_OPTION
 from durio.cli.output import show_json, show_table
+from durio.cli.table import Column
 from durio.host.signals import interruptible
+from durio.model.quantities import counted
 
+COLUMNS = (Column("figure"), Column("value"), Column("what", 1, least=20))
 JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
 PASSES_MAX = 1_000
 
@@ -154,7 +157,8 @@ class BenchProgress:
 
 def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
     click.echo(
-        f"{figures['store']}: {figures['jobs']} jobs, best of {figures['passes']} passes"
+        f"{figures['store']}: {counted(figures['jobs'], 'job')}, "
+        f"best of {counted(figures['passes'], 'pass')}"
     )
     click.echo(
         f"{engine_text(figures)}, Python {figures['python']}, "
@@ -165,7 +169,7 @@ def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
         for name, meaning in meanings.items()
         if name in figures
     ]
-    show_table(("figure", "value", "what"), rows, "nothing was measured")
+    show_table(COLUMNS, rows, "nothing was measured")
 
 
 def engine_text(figures: dict[str, Any]) -> str:

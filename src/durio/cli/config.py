@@ -18,7 +18,9 @@ from durio.cli.apps import AppSelection, app_argument, selection_options
 from durio.cli.env_file import NO_ENV_FILE, EnvFile
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
+from durio.cli.table import Column
 
+COLUMNS = (Column("setting"), Column("value", least=20), Column("from", 1, least=20))
 ENV_FILE = "env file"
 FLAGS = {"url": "--store", "name": "--name", "app": "MODULE:APP"}
 
@@ -69,7 +71,7 @@ def show(env_file: EnvFile | None, *, selection: AppSelection, origin: bool) -> 
         fields = [setting_fields(row) for row in rows]
         show_json({"file": app.configuration.file, "settings": fields})
         return
-    columns = ("setting", "value", "from") if origin else ("setting", "value")
+    columns = COLUMNS if origin else COLUMNS[:2]
     cells = [(row.name, row.value, origin_text(row.origin)) for row in rows]
     show_table(columns, [line[: len(columns)] for line in cells], "no settings")
 

@@ -24,16 +24,30 @@ from durio.cli.dead_letter_file import (
 from durio.cli.filters import Filters, filter_options, find, page_options
 from durio.cli.job_output import attempt_text, rows_of, short_error, show_job
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text
+from durio.cli.output import age, show_json, show_table, show_text
 from durio.cli.prompts import BY_OPTION, operator
+from durio.cli.table import Column
 from durio.client.job_view import arguments_of
 from durio.model.errors import UsageError
 from durio.model.job import StoredJob
 from durio.model.names import queue_of
 from durio.ports.browse import DeathCount, Page
 
-COLUMNS = ("id", "task", "queue", "reason", "error", "attempts", "age")
-TOTALS = ("queue", "task", "error", "dead")
+COLUMNS = (
+    Column("id"),
+    Column("task", least=20),
+    Column("age", 1),
+    Column("reason", 3),
+    Column("attempts", 4),
+    Column("queue", 5, least=10),
+    Column("error", 2, least=11),
+)
+TOTALS = (
+    Column("queue", 2, least=10),
+    Column("task", least=20),
+    Column("error", 1, least=20),
+    Column("dead"),
+)
 METRIC = "jobs_dead_lettered_total"
 
 
@@ -108,11 +122,11 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
     return [
         row["id"],
         row["task"],
-        row["queue"],
+        age(row["finished_at"], now),
         row["reason"],
-        short_error(row),
         attempt_text(row),
-        ago(row["finished_at"], now),
+        row["queue"],
+        short_error(row),
     ]
 
 

@@ -21,7 +21,8 @@ from rich.table import Table
 
 from durio.cli.apps import JSON_OPTION
 from durio.cli.main import keep_lines
-from durio.cli.output import is_terminal, show_json, show_table
+from durio.cli.output import has_colour, show_json, show_table
+from durio.cli.table import Column
 from durio.demo.run import Demo
 from durio.demo.verdict import DemoVerdict, TaskCounts, judge, not_exercised
 from durio.host.clock import HostClock
@@ -173,7 +174,7 @@ class DemoOutput:
 
     def live_table(self, demo: Demo) -> Any:
         """Show the live table while the block runs; on a terminal only."""
-        if self._quiet or not is_terminal():
+        if self._quiet or not has_colour():
             return nullcontext()
         return Live(
             get_renderable=lambda: live_table(demo),
@@ -213,7 +214,9 @@ def show_result(verdict: DemoVerdict, *, is_json: bool) -> int:
 
 
 def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
-    show_table(TABLE_COLUMNS, table_rows(verdict.rows), "no jobs")
+    show_table(
+        [Column(name) for name in TABLE_COLUMNS], table_rows(verdict.rows), "no jobs"
+    )
     again = f"{verdict.rerun} jobs ran again after it"
     notes = [
         "",

@@ -9,7 +9,7 @@ import click
 from durio.app.app import App
 from durio.cli.apps import AppSelection, app_argument, selection_options
 from durio.cli.main import AppImportFailed, keep_lines
-from durio.cli.output import is_terminal, safe, show_json, show_text
+from durio.cli.output import has_colour, safe, show_json, show_text
 from durio.doctor.examine import examine_and_close
 from durio.model.finding import Finding, error, fine
 
@@ -102,7 +102,7 @@ def finding_line(finding: Finding) -> str:
     """Return a finding as a line, on a terminal with a sign before it."""
     mark, colour = MARKS[finding.severity]
     word = f"{finding.severity:<8}"
-    if is_terminal():
+    if has_colour():
         word = click.style(f"{mark} {word}", fg=colour)
     name = finding.name.partition(".")[2]
     return f"  {word} {name:<{WIDTH}} {safe(finding.evidence, is_line=True)}"

@@ -9,6 +9,7 @@ from durio.cli.apps import grouped_options, with_options
 from durio.cli.known_names import stored_lane, stored_task
 from durio.client.job_filter import REASONS, JobFilter
 from durio.model.job import State, StoredJob
+from durio.model.quantities import counted
 from durio.ports.browse import Page, Query
 
 PAGE_MAX = 200
@@ -63,7 +64,7 @@ class Filters:
     def jobs_text(self, jobs: int) -> str:
         """Return a number of jobs as text: `3 dead letters`, `1 job`, `no jobs`."""
         noun = "dead letter" if self.states is None else "job"
-        return f"{jobs or 'no'} {noun}{'' if jobs == 1 else 's'}"
+        return counted(jobs, noun)
 
 
 NARROWING = ("task", "queue", "error", "reason", "older", "newer")

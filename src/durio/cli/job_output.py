@@ -18,7 +18,7 @@ from durio.client.job_view import (
 )
 from durio.client.result_waiters import not_found
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import DEAD, JobError, StoredJob, utc_datetime
+from durio.model.job import DEAD, JobError, State, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
@@ -27,7 +27,6 @@ TIMES = ("created_at", "run_at", "started_at", "finished_at")
 ATTEMPT = ("attempt", "at", "worker", "type", "message", "traceback", "logs")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
-ERROR_CHARS = 60
 
 
 async def rows_of(app: App, jobs: Sequence[StoredJob]) -> list[dict[str, Any]]:
@@ -89,10 +88,11 @@ def attempt_text(row: dict[str, Any]) -> str:
 
 
 def short_error(row: dict[str, Any]) -> str:
-    """Return the last error of a job in a list, or why it is dead, shortened to fit a cell."""
+    """The last error of a job in a list, or why it is dead; empty for a done job."""
+    if row["state"] == State.DONE.value:
+        return ""  # an attempt before the good one failed: `jobs show` tells
     full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
-    cut = full if len(full) <= ERROR_CHARS else f"{full[:ERROR_CHARS]}..."
-    return cut or row["reason"] or ""
+    return full or row["reason"] or ""
 
 
 def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:

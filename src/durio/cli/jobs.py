@@ -17,10 +17,20 @@ from durio.cli.job_output import (
 )
 from durio.cli.jobs_rename import rename_jobs
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text
+from durio.cli.output import age, show_json, show_table, show_text
+from durio.cli.table import Column
 from durio.ports.browse import Page
 
-COLUMNS = ("id", "state", "task", "queue", "priority", "attempt", "created", "error")
+COLUMNS = (
+    Column("id"),
+    Column("state"),
+    Column("task", least=20),
+    Column("age", 1),
+    Column("attempt", 2),
+    Column("queue", 4, least=10),
+    Column("priority", 5),
+    Column("error", 3, least=20),
+)
 
 
 @click.group("jobs", short_help="List, show, retry, cancel, run, discard, rename jobs.")
@@ -86,10 +96,10 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
         row["id"],
         row["state"],
         row["task"],
+        age(row["created_at"], now),
+        attempt_text(row),
         row["queue"],
         row["priority"],
-        attempt_text(row),
-        ago(row["created_at"], now),
         short_error(row),
     ]
 

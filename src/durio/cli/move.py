@@ -24,7 +24,7 @@ from durio.cli.output import safe, show_json, show_text
 from durio.cli.prompts import BY_OPTION, DRY_RUN_OPTION, YES_OPTION, confirm, operator
 from durio.model.errors import UsageError
 from durio.model.job import STATE_BY_CODE
-from durio.model.quantities import seconds
+from durio.model.quantities import counted, seconds
 from durio.ports.move import Counts
 
 T = TypeVar("T")
@@ -113,8 +113,8 @@ def run_move(request: MoveRequest) -> int:
         show_outlook(request, outlook)
         return 0
     confirm(
-        f"{outlook.total} jobs move from {ends['from']} to {ends['to']}, "
-        f"and {outlook.active_workers.workers} workers there are asked to end",
+        f"{counted(outlook.total, 'job')} will move from {ends['from']} to {ends['to']}, "
+        f"and {counted(outlook.active_workers.workers, 'worker')} there will be asked to end",
         yes=request.yes,
     )
 
@@ -174,7 +174,9 @@ def take_back(request: MoveRequest) -> int:
     if request.selection.is_json:
         show_json({**ends, "stage": None, "backed_out": True, "jobs": jobs})
     else:
-        show_text(f"{ends['from']} is open again, with {jobs} jobs; start its workers")
+        show_text(
+            f"{ends['from']} is open again, with {counted(jobs, 'job')}; start its workers"
+        )
     return 0
 
 
@@ -247,8 +249,9 @@ def show_outlook(request: MoveRequest, outlook: MoveStatus) -> None:
         show_text(f"the jobs of {ends['from']} have moved to {ends['to']} already")
     else:
         show_text(
-            f"{outlook.total} jobs would move from {ends['from']} to {ends['to']}; "
-            f"{outlook.active_workers.workers} workers with {outlook.active_workers.running} running jobs "
+            f"{counted(outlook.total, 'job')} would move from {ends['from']} to {ends['to']}; "
+            f"{counted(outlook.active_workers.workers, 'worker')} with "
+            f"{counted(outlook.active_workers.running, 'running job')} "
             "would be asked to end\n" + "\n".join(count_lines(outlook.jobs))
         )
 
@@ -278,12 +281,16 @@ def show_moved(
             {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}
         )
         return
-    summary = f"{outlook.total} jobs moved from {ends['from']} to {ends['to']}"
+    summary = (
+        f"{counted(outlook.total, 'job')} moved from {ends['from']} to {ends['to']}"
+    )
     lines = [f"{summary} in {took_seconds:.1f} s", *count_lines(outlook.jobs)]
     if verdict is not None:
         lines.append(f"both sides are the same: sha256 {seen.digest}")
     if seen.pruned:
         lines.append(f"{seen.pruned} of them were past their retention")
     if seen.other_jobs > 0:
-        lines.append(f"{seen.other_jobs} jobs came to {ends['to']} from elsewhere")
+        lines.append(
+            f"{counted(seen.other_jobs, 'job')} came to {ends['to']} from elsewhere"
+        )
     show_text("\n".join(lines))

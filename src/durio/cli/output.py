@@ -1,6 +1,7 @@
 """Output of commands: JSON, text, or tables on a terminal."""
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,13 +9,9 @@ from typing import Any
 
 import click
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from durio.cli.main import storable_text
-from durio.model.quantities import format_duration
+from durio.cli.table import Column, no_colour, table_lines
 
 STATE_COLOURS = {
     "scheduled": "blue",
@@ -25,13 +22,24 @@ STATE_COLOURS = {
     "dead": "red",
     "cancelled": "bright_black",
 }
-GAP = "  "
+# Ages below the first number are shown in this many seconds, by this name.
+AGE_UNITS = (
+    (120, (1, "s")),
+    (7200, (60, "min")),
+    (172800, (3600, "h")),
+    (float("inf"), (86400, "d")),
+)
 
 
 def is_terminal() -> bool:
-    """Whether standard output is a terminal and colours are wanted."""
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def has_colour() -> bool:
+    """Whether standard output is a terminal that shows colours, and they are wanted."""
     return (
-        sys.stdout.isatty()
+        is_terminal()
         and not os.environ.get("NO_COLOR")
         and os.environ.get("TERM") != "dumb"
     )
@@ -47,38 +55,23 @@ def show_text(text: str) -> None:
 
 
 def show_table(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], none: str
+    columns: Sequence[Column], rows: Sequence[Sequence[Any]], none: str
 ) -> None:
-    """Print a table on a terminal, aligned columns elsewhere; `none` if there are no rows."""
+    """Print a list that fits the terminal, whole lines elsewhere; `none` without rows."""
     shown = [[safe(cell(value), is_line=True) for value in row] for row in rows]
     if not shown:
         click.echo(none)
-    elif is_terminal():
-        show_rich_table(columns, shown)
-    else:
-        for line in plain_lines([list(columns), *shown]):
-            click.echo(line)
+        return
+    width = shutil.get_terminal_size().columns if is_terminal() else None
+    paint = state_colour if has_colour() else no_colour
+    for line in table_lines(columns, shown, width, paint):
+        click.echo(line, color=has_colour())
 
 
-def show_rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print cells as Text, never as markup: an error of a task may contain brackets."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(value, STATE_COLOURS.get(value, "")) for value in row))
-    Console().print(table)
-
-
-def plain_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return columns as wide as their widest cell, with two spaces between them."""
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    return [
-        GAP.join(
-            value.ljust(width) for value, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+def state_colour(column: str, value: str, shown: str) -> str:
+    return (
+        click.style(shown, fg=STATE_COLOURS.get(value)) if column == "state" else shown
+    )
 
 
 def cell(value: Any) -> str:
@@ -89,16 +82,13 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def ago(moment: datetime | None, now: float) -> str:
-    """Return text about how long ago a time was, or how far ahead it is."""
+def age(moment: datetime | None, now: float) -> str:
+    """Return an age in whole units: at most 7 characters for ages up to 270 years."""
     if moment is None:
         return "-"
-    seconds = now - moment.timestamp()
-    return (
-        f"{format_duration(seconds)} ago"
-        if seconds >= 0
-        else f"in {format_duration(-seconds)}"
-    )
+    seconds = max(0.0, now - moment.timestamp())
+    unit, name = next(unit for limit, unit in AGE_UNITS if seconds < limit)
+    return f"{seconds // unit:.0f} {name}"
 
 
 def safe(text: str, *, is_line: bool = False) -> str:

@@ -8,6 +8,7 @@ from durio.client.task_by_name import published_tasks
 from durio.model.errors import UnknownQueue
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import check_name, did_you_mean, queue_of
+from durio.model.quantities import counted
 from durio.model.queues import DEFAULT_QUEUE
 from durio.ports.browse import LaneRow
 
@@ -107,4 +108,4 @@ def check_known(
 
 
 def waiting_jobs_text(jobs: int) -> str:
-    return f"{'no' if jobs == 0 else jobs} waiting job{'' if jobs == 1 else 's'}"
+    return counted(jobs, "waiting job")

@@ -10,7 +10,7 @@ import click
 from durio.app.app import App
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, safe, show_json, show_table, show_text
+from durio.cli.output import age, safe, show_json, show_table, show_text
 from durio.cli.prompts import (
     BY_OPTION,
     DRY_RUN_OPTION,
@@ -28,6 +28,7 @@ from durio.cli.queue_rows import (
     load_queue_rows,
     waiting_jobs_text,
 )
+from durio.cli.table import Column
 from durio.client.bulk import CountedJobs
 from durio.client.namespaces import apps_in
 from durio.client.queue_handle import check_reason_text
@@ -85,7 +86,7 @@ def refuse_paused(row: QueueRow | None, queue: str, resume: str) -> None:
     """Raise UsageError for a paused queue with jobs, which would never become empty."""
     if row is not None and row.paused and row.depth:
         raise UsageError(
-            f"queue {queue} is paused with {row.depth} jobs: it would never be empty",
+            f"queue {queue} is paused with {waiting_jobs_text(row.depth)}: it would never be empty",
             cure=f"Resume it first: {resume}",
         )
 
@@ -152,9 +153,16 @@ def drain_progress() -> Generator[DrainProgress]:
 
 
 COLUMNS = (
-    "queue", "state", "ready", "scheduled", "running", "dead", "oldest", "bound",
-    "workers",
-)  # fmt: skip
+    Column("queue", least=20),
+    Column("state"),
+    Column("ready", 1),
+    Column("scheduled", 4),
+    Column("running", 1),
+    Column("dead", 2),
+    Column("oldest", 3),
+    Column("bound", 6),
+    Column("workers", 5),
+)
 TYPED_ABOVE_JOBS = 100
 DRAIN_SECONDS_MAX = 86400.0
 # `limit --maxsize` also accepts these words.
@@ -251,7 +259,7 @@ def cells(row: QueueRow, now: float) -> list[Any]:
         row.scheduled + row.blocked,
         row.running,
         row.dead,
-        ago(utc_datetime(row.oldest_at), now).removesuffix(" ago"),
+        age(utc_datetime(row.oldest_at), now),
         f"{bound}{'*' if row.by_hand else ''}",
         row.workers,
     ]

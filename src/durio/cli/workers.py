@@ -10,12 +10,13 @@ from durio.app.app import App
 from durio.app.worker_commands import NO_ANSWER, read_answers, send_command
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.main import keep_lines
-from durio.cli.output import ago, show_json, show_table, show_text, to_json
+from durio.cli.output import age, show_json, show_table, show_text, to_json
 from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm, operator
+from durio.cli.table import Column
 from durio.model.errors import DurioError, UsageError
 from durio.model.job import utc_datetime
 from durio.model.names import did_you_mean
-from durio.model.quantities import format_duration, seconds
+from durio.model.quantities import counted, format_duration, seconds
 from durio.ports.browse import WorkerRow
 from durio.ports.clock import Clock
 from durio.ports.store import Store
@@ -114,7 +115,7 @@ def no_response_text(response: WorkerResponse) -> str:
     row, info = response.row, response.row.info
     return (
         f"{row.id}  {info['name']}  {response.reason} (lease {row.lease_text()}, "
-        f"pid {info['pid']} on {info['host']}, {row.running} jobs)"
+        f"pid {info['pid']} on {info['host']}, {counted(row.running, 'job')})"
     )
 
 
@@ -208,8 +209,18 @@ def indented(text: str) -> list[str]:
 
 
 COLUMNS = (
-    *("id", "worker", "app", "queues", "running", "ended", "cpu", "memory"),
-    *("children", "lease", "version", "started"),
+    Column("id"),
+    Column("worker", least=20),
+    Column("running"),
+    Column("lease", 1),
+    Column("queues", 2, least=10),
+    Column("app", 3, least=10),
+    Column("age", 4),
+    Column("ended", 5),
+    Column("memory", 6),
+    Column("cpu", 7),
+    Column("children", 8),
+    Column("version", 9),
 )
 EXIT_NO_RESPONSE = 7
 
@@ -424,7 +435,8 @@ def show_responses(
 
 
 def drain_text(answer: dict[str, Any]) -> str:
-    return f"{answer['worker']}  {answer['name']}  drains; {answer['running']} jobs run"
+    running = counted(answer["running"], "running job")
+    return f"{answer['worker']}  {answer['name']}  drains: {running}"
 
 
 def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
@@ -457,16 +469,16 @@ def cells(row: WorkerRow, now: float) -> list[Any]:
     return [
         row.id,
         info["name"],
-        info["namespace"],
-        "all" if info["queues"] is None else ", ".join(with_slots(info)),
         f"{row.running} of {info['concurrency']}",
-        None if vitals is None else vitals.ended,
-        None if percent is None else f"{percent:g} %",
-        None if vitals is None else f"{vitals.rss_bytes // MIB} MiB",
-        None if vitals is None else vitals.children,
         format_duration(left) if left > 0 else "over",
+        "all" if info["queues"] is None else ", ".join(with_slots(info)),
+        info["namespace"],
+        age(utc_datetime(info["started_at"]), now),
+        None if vitals is None else vitals.ended,
+        None if vitals is None else f"{vitals.rss_bytes // MIB} MiB",
+        None if percent is None else f"{percent:g} %",
+        None if vitals is None else vitals.children,
         info["version"],
-        ago(utc_datetime(info["started_at"]), now),
     ]
 
 

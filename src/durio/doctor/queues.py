@@ -9,7 +9,7 @@ from durio.doctor.snapshot import StoreSnapshot
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.job import BLOCKED, READY, SCHEDULED, StoredJob
 from durio.model.names import queue_of
-from durio.model.quantities import format_duration
+from durio.model.quantities import counted, format_duration
 
 OLD_SECONDS = 300.0
 DEEP_JOBS = 10_000  # waiting jobs in a queue without a bound of its own
@@ -45,7 +45,8 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
 
 def task_counts_text(jobs_by_task: dict[str, int]) -> str:
     return ", ".join(
-        f"{task} ({n} jobs wait)" for task, n in sorted(jobs_by_task.items())
+        f"{task} ({counted(n, 'waiting job')})"
+        for task, n in sorted(jobs_by_task.items())
     )
 
 
@@ -61,7 +62,9 @@ def unserved(snapshot: StoreSnapshot) -> Iterator[Finding]:
     if not bad:
         yield fine(name, "every queue with jobs has a worker")
         return
-    evidence = ", ".join(f"{queue_of(lane.name)} ({n} jobs wait)" for lane, n in bad)
+    evidence = ", ".join(
+        f"{queue_of(lane.name)} ({counted(n, 'waiting job')})" for lane, n in bad
+    )
     is_due = any(lane.jobs(READY) for lane, _ in bad)
     if snapshot.live_workers:
         fix = "Start a worker with -q for it, or move the jobs: durio queues move."
@@ -81,7 +84,9 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
         fix = f"When you are ready: durio queues resume {queue}"
         if lane.paused and jobs:
             found = True
-            yield warning(name, f"{queue} is paused, and {jobs} jobs wait", fix)
+            yield warning(
+                name, f"{queue} is paused with {counted(jobs, 'waiting job')}", fix
+            )
         if lane.closed:
             found = True
             yield warning(name, f"{queue} takes no new jobs: it is closed", fix)

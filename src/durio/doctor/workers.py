@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from durio.doctor.snapshot import StoreSnapshot
 from durio.model.finding import Finding, error, fine, warning
+from durio.model.quantities import counted
 from durio.model.version import __version__
 
 
@@ -17,7 +18,8 @@ def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
         )
         return
     evidence = ", ".join(
-        f"{row.info['name']} ({row.lease_text()}, {row.running} jobs)" for row in over
+        f"{row.info['name']} ({row.lease_text()}, {counted(row.running, 'job')})"
+        for row in over
     )
     if snapshot.live_workers:
         fix = "Its jobs are taken back within seconds. If it stays: see its log."

@@ -70,6 +70,12 @@ def format_duration(value: float) -> str:
     return f"{round(value / 86400.0, 1):g} d"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `no jobs`, `1 job`, `2 jobs`, `2 passes`."""
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number or 'no'} {noun}{plural}"
+
+
 SIZE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 SIZE_SHAPE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 

@@ -25,7 +25,7 @@ def test_who_did_what_newest_first(shop: Terminal) -> None:
     assert newest["at"] >= oldest["at"]
     assert len(shop.json("audit", "ls", *PLACE, "--limit", "1")["audit"]) == 1
     shown = shop.ok("audit", "ls", *PLACE)
-    assert shown.startswith("when ")
+    assert shown.startswith("age ")
     assert "ann via cli" in shown
 
 

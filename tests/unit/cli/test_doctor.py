@@ -57,14 +57,16 @@ def test_an_app_that_cannot_be_imported(
 def test_plain_lines_with_words(shop: Terminal) -> None:
     shop.json("enqueue", "resize", '["a"]', *PLACE)
     shown = shop.run("doctor", *PLACE).stdout
-    assert "  error    unserved         no worker serves default (1 jobs wait)" in shown
+    assert (
+        "  error    unserved         no worker serves default (1 waiting job)" in shown
+    )
     assert "             fix: No worker is alive" in shown
     assert "✓" not in shown
     assert shown.splitlines()[-1].startswith("1 error, ")
 
 
 def test_signs_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "is_terminal", lambda: True)
+    monkeypatch.setattr(doctor, "has_colour", lambda: True)
     line = doctor.finding_line(warning("store.fsync", "slow \x1b[31m", "Buy."))
     assert "! warning" in line
     assert "\\x1b" in line

@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 from durio.cli import output
+from durio.cli.table import Column
 from tests.unit.cli.terminal import Terminal
 
 UNKNOWN = "0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55"
@@ -205,33 +206,55 @@ def test_password_of_a_store_is_not_shown(terminal: Terminal) -> None:
 # --- tables
 
 
-def test_table_on_a_terminal_is_drawn_and_never_markup(
+def on_screen(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_list_on_a_terminal_fits_and_colours_only_states(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "is_terminal", lambda: True)
-    output.show_table(["state", "error"], [["dead", "[red]x[/red]"]], "none")
-    shown = capsys.readouterr().out
-    assert "[red]x[/red]" in shown
-    assert "dead" in shown
+    on_screen(monkeypatch, 60)
+    columns = [Column("state"), Column("dead"), Column("error", 1, least=10)]
+    output.show_table(columns, [["dead", "dead", "x" * 100]], "none")
+    head, row = capsys.readouterr().out.splitlines()
+    assert head == "state  dead  error"
+    assert row == f"\x1b[31mdead \x1b[0m  dead  {'x' * 46}…"
 
 
-def test_plain_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
-    output.show_table(["a", "bb"], [["long", None], ["x\ny", 3]], "none")
+def test_no_color_keeps_the_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_screen(monkeypatch, 60)
+    monkeypatch.setenv("NO_COLOR", "1")
+    columns = [Column("state"), Column("error", 1, least=10)]
+    output.show_table(columns, [["dead", "x" * 100]], "none")
+    assert capsys.readouterr().out.splitlines()[1] == f"dead   {'x' * 52}…"
+
+
+def test_plain_list_is_aligned_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("a"), Column("bb", 1, least=1)]
+    output.show_table(columns, [["long", None], ["x\ny", 3]], "none")
     assert capsys.readouterr().out == "a     bb\nlong  -\nx y   3\n"
+    output.show_table(columns, [["a", "y" * 500]], "none")
+    assert "y" * 500 in capsys.readouterr().out
 
 
-def test_pipes_and_no_color_mean_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_no_color_mean_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen:
         def isatty(self) -> bool:
             return True
 
-    assert not output.is_terminal()
+    assert not output.has_colour()
     monkeypatch.setattr("sys.stdout", Screen())
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert output.is_terminal()
+    assert output.has_colour()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not output.is_terminal()
+    assert output.is_terminal()
+    assert not output.has_colour()
 
 
 def test_unwritable_folder(terminal: Terminal, tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ def test_a_worker_as_data() -> None:
 
 def test_a_worker_as_a_line() -> None:
     line = [str(cell) for cell in cells(row(), 1010.0)]
-    assert line[:5] == ["1", "here/7", "shop", "mail", "3 of 4"]
-    assert line[5:9] == ["12", "50 %", "64 MiB", "2"]
+    assert line[:6] == ["1", "here/7", "3 of 4", "20 s", "mail", "shop"]
+    assert line[7:11] == ["12", "64 MiB", "50 %", "2"]
     for left in (0.0, -1.0):
-        assert cells(row(lease_seconds_left=left), 1010.0)[9] == "over"
+        assert cells(row(lease_seconds_left=left), 1010.0)[3] == "over"
 
 
 def test_workers_by_number_or_name() -> None:
@@ -154,7 +154,7 @@ def test_a_lease_that_is_over(shop: Terminal) -> None:
     (shown,) = shop.json("workers", "ls", *PLACE)["workers"]
     assert shown["lease_seconds_left"] == 0
     told = shop.run("workers", "show", "1", *PLACE, "--timeout", "0")
-    assert "(lease over for 3 d, pid 7 on here, 0 jobs)" in told.stdout
+    assert "(lease over for 3 d, pid 7 on here, no jobs)" in told.stdout
 
 
 def test_nobody_to_ask(shop: Terminal) -> None:

@@ -608,7 +608,7 @@ def test_a_task_that_nobody_has(clinic: DoctorHarness) -> None:
         await store.register(worker(), 60, *task_puts("shop", tasks))
 
     clinic.with_store(plant)
-    bad(clinic.one("queues.unknown_tasks"), "error", "shop.gone (1 jobs wait)")
+    bad(clinic.one("queues.unknown_tasks"), "error", "shop.gone (1 waiting job)")
 
 
 def test_a_task_that_only_another_worker_has(clinic: DoctorHarness) -> None:
@@ -655,7 +655,7 @@ def test_jobs_and_no_worker_at_all(clinic: DoctorHarness) -> None:
 
     clinic.with_store(plant)
     finding = clinic.one("queues.unserved")
-    bad(finding, "error", "mail (1 jobs wait)")
+    bad(finding, "error", "mail (1 waiting job)")
     assert "durio worker" in finding.fix
 
 
@@ -682,7 +682,7 @@ def test_a_paused_queue_with_jobs(clinic: DoctorHarness) -> None:
         )
 
     clinic.with_store(plant)
-    bad(clinic.one("queues.held_back"), "warning", "mail is paused", "1 jobs")
+    bad(clinic.one("queues.held_back"), "warning", "mail is paused", "1 waiting job")
     assert "oldest" not in {f.name for f in clinic.found("queues.oldest")}
 
 
@@ -773,7 +773,7 @@ def test_a_worker_whose_lease_is_over(clinic: DoctorHarness) -> None:
 
     clinic.with_store(plant)
     change(clinic, "update worker set expires_at = expires_at - 60 - 3 * 86400")
-    told = f"{HERE}/1 (over for 3 d, 1 jobs); and no other worker is alive"
+    told = f"{HERE}/1 (over for 3 d, 1 job); and no other worker is alive"
     bad(clinic.one("workers.leases"), "error", told)
 
     async def another(_app: App, store: Store) -> None:

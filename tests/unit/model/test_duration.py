@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from durio.model.errors import InvalidOption
-from durio.model.quantities import SECONDS_MAX, format_duration, seconds
+from durio.model.quantities import SECONDS_MAX, counted, format_duration, seconds
 
 
 @pytest.mark.proves("M28")
@@ -58,3 +58,17 @@ def test_negative_endless_and_meaningless_ones_are_refused(given: object) -> Non
 )
 def test_people_read_short_words(given: float, wanted: str) -> None:
     assert format_duration(given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [
+        (0, "job", "no jobs"),
+        (1, "job", "1 job"),
+        (2, "job", "2 jobs"),
+        (1, "pass", "1 pass"),
+        (3, "pass", "3 passes"),
+    ],
+)
+def test_singular_and_plural(number: int, noun: str, said: str) -> None:
+    assert counted(number, noun) == said
