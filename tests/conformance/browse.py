@@ -34,6 +34,21 @@ async def jobs_are_read_by_id(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def ids_of_a_range_are_read_newest_first(scene: Scene) -> None:
+    """Both ends count; jobs of every state are found, each once."""
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    done, dead = claim.id, await scene.dead()
+    ready, later = await scene.add(), await scene.add(delay=5.0)
+    ids = sorted([done, dead, ready, later], reverse=True)
+    for store in (scene.store, await scene.other()):
+        assert await store.ids_between(b"\0" * 16, b"\xff" * 16, limit=9) == ids
+        assert await store.ids_between(ids[2], ids[1], limit=9) == ids[1:3]
+        assert await store.ids_between(ids[3], ids[0], limit=2) == ids[:2]
+        assert await store.ids_between(b"\0" * 16, b"\1" * 16, limit=9) == []
+
+
+@chapter.promise()
 async def a_thousand_jobs_are_read_by_id(scene: Scene) -> None:
     """The number is not limited by any statement."""
     ids = await scene.add_many(1000)

@@ -250,7 +250,8 @@ def test_exit_codes(shell: Shell) -> None:
     assert shell.run("migrate")[0] == 0
     assert shell.run("migrate", "--check")[0] == 0
     assert shell.run(*asked, "--wait", "--timeout", "10ms")[0] == 7
-    assert shell.run("jobs", "show", "nonsense")[0] == 1
+    assert shell.run("jobs", "show", "0198c2f4")[0] == 1
+    assert shell.run("jobs", "show", "nonsense")[0] == 2
 
 
 def test_schema_newer_than_the_code(shell: Shell) -> None:

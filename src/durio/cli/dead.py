@@ -58,7 +58,8 @@ def command() -> None:
 
     A dead letter is a job in state `dead`: it keeps its arguments and every failed
     attempt. Filters are the same everywhere; a change of many is counted exactly and
-    confirmed first. Who did what is in `durio audit ls`.
+    confirmed first. Who did what is in `durio audit ls`. In place of an id its first 8
+    digits or more are enough, when no other id begins so.
 
     \b
     Exit codes:

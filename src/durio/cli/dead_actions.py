@@ -16,7 +16,7 @@ from durio.app.edit_arguments import checked_payload
 from durio.cli.apps import AppSelection, Decorator, grouped_options
 from durio.cli.enqueue import parse_arguments, parse_json
 from durio.cli.filters import Filters
-from durio.cli.job_output import job_by_id
+from durio.cli.job_ids import find_ids, job_by_id
 from durio.cli.main import Declined, error_fields, error_text
 from durio.cli.prompts import (
     BY_OPTION,
@@ -39,8 +39,8 @@ from durio.cli.responses import (
 from durio.client.bulk import CountedJobs
 from durio.client.job_query import query_for
 from durio.client.job_view import arguments_of
-from durio.model.errors import InvalidArguments, JobNotFound, UsageError
-from durio.model.ids import id_bytes, id_text
+from durio.model.errors import InvalidArguments, UsageError
+from durio.model.ids import id_text
 from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
 from durio.ports.browse import Query
 from durio.ports.control import (
@@ -167,14 +167,10 @@ async def count_ids(
     app: App, job_ids: Sequence[str], verb: Verb, selection: AppSelection
 ) -> int:
     """Return how many of these jobs the action changes and the selected App has."""
-    known: set[bytes] = set()
-    for job_id in job_ids:
-        try:
-            known.add(id_bytes(job_id))
-        except JobNotFound:
-            continue  # the action reports the error
-    known -= (await wrong_app_errors(app, list(known), selection)).keys()
-    states = await (await app.store()).states(list(known))
+    found, _ = await find_ids(app, job_ids)  # the action reports what is missing
+    others = await wrong_app_errors(app, list(found), selection)
+    known = [job_id for job_id in found if job_id not in others]
+    states = await (await app.store()).states(known)
     return sum(state in ACTION_OF_VERB[verb].states for state in states.values())
 
 
@@ -231,7 +227,8 @@ async def dead_letter_by_id(
 ) -> StoredJob:
     record = await job_by_id(app, job_id)
     if record.state != DEAD:
-        raise not_dead(job_id, STATE_BY_CODE[record.state], selection.flags())
+        state = STATE_BY_CODE[record.state]
+        raise not_dead(id_text(record.id), state, selection.flags())
     return record
 
 

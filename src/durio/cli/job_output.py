@@ -16,8 +16,7 @@ from durio.client.job_view import (
     retries_of_tasks,
     status_of,
 )
-from durio.client.result_waiters import not_found
-from durio.model.ids import id_bytes, id_text
+from durio.model.ids import id_text
 from durio.model.job import DEAD, JobError, State, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
 
@@ -57,14 +56,6 @@ def row_fields(job: StoredJob, retries: int | None) -> dict[str, Any]:
         "error_type": error.type if error else None,
         "error": error.message if error else None,
     }
-
-
-async def job_by_id(app: App, job_id: str) -> StoredJob:
-    """Return a stored job; raise JobNotFound."""
-    records = await (await app.store()).get([id_bytes(job_id)])
-    if not records:
-        raise not_found(id_bytes(job_id))
-    return records[0]
 
 
 def show_job(

@@ -8,13 +8,8 @@ from durio.app.app import App
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.dead_actions import BulkSelection, act_on_selected, job_bulk_options
 from durio.cli.filters import Filters, find, job_filter_options, page_options
-from durio.cli.job_output import (
-    attempt_text,
-    job_by_id,
-    rows_of,
-    short_error,
-    show_job,
-)
+from durio.cli.job_ids import job_by_id
+from durio.cli.job_output import attempt_text, rows_of, short_error, show_job
 from durio.cli.jobs_rename import rename_jobs
 from durio.cli.main import keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
@@ -39,7 +34,8 @@ def command() -> None:
     r"""List, show, retry, cancel, run, discard and rename jobs.
 
     Jobs are named by id, or chosen by filters; a change of many is counted exactly and
-    confirmed first. Who did what is in `durio audit ls`.
+    confirmed first. The first 8 digits of an id or more are enough, when no other id
+    begins with them. Who did what is in `durio audit ls`.
 
     \b
     Exit codes:

@@ -5,11 +5,12 @@ from typing import Any
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection
+from durio.cli.job_ids import find_ids
 from durio.cli.main import error_fields
 from durio.cli.output import show_json, show_text
 from durio.client.result_waiters import held_by_transaction, not_found
-from durio.model.errors import DurioError, JobNotFound, UsageError, WrongState
-from durio.model.ids import id_bytes, id_text
+from durio.model.errors import DurioError, UsageError, WrongState
+from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE, State
 from durio.model.names import namespace_of
 from durio.model.transitions import check_retry, check_run_now
@@ -28,30 +29,26 @@ def act_on_jobs(
     selection: AppSelection, job_ids: Sequence[str], verb: Verb, *, by: str
 ) -> int:
     """Act on each job and print each result; return 1 if one of them failed."""
-    answers: dict[str, dict[str, Any]] = {}
-    wanted: dict[bytes, str] = {}
-    for job_id in job_ids:
-        try:
-            wanted[id_bytes(job_id)] = job_id
-        except JobNotFound as error:
-            answers[job_id] = response_fields(job_id, None, error)
 
-    async def ask(app: App) -> tuple[dict[bytes, DurioError], list[Acted]]:
-        store = await app.store()
-        others = await wrong_app_errors(app, list(wanted), selection)
-        ours = [job_id for job_id in wanted if job_id not in others]
-        note = AuditNote(who=by)
-        return others, await store.act(ours, ACTION_OF_VERB[verb], note=note)
-
-    others, done = selection.run_unscoped(ask)
-    for job_id, error in others.items():
-        answers[wanted[job_id]] = response_fields(id_text(job_id), None, error)
-    for acted in done:
-        answers[wanted[acted.id]] = response_fields(
-            id_text(acted.id), acted, refusal(acted, verb, selection.flags())
+    async def ask(app: App) -> list[dict[str, Any]]:
+        found, missing = await find_ids(app, job_ids)
+        others = await wrong_app_errors(app, list(found), selection)
+        ours = [job_id for job_id in found if job_id not in others]
+        done = await (await app.store()).act(
+            ours, ACTION_OF_VERB[verb], note=AuditNote(who=by)
         )
-    rows = [answers[job_id] for job_id in dict.fromkeys(job_ids) if job_id in answers]
-    return show_responses(selection, rows, verb)
+        answers = {
+            text: response_fields(text, None, error) for text, error in missing.items()
+        }
+        for job_id, error in others.items():
+            answers[found[job_id]] = response_fields(id_text(job_id), None, error)
+        for acted in done:
+            answers[found[acted.id]] = response_fields(
+                id_text(acted.id), acted, refusal(acted, verb, selection.flags())
+            )
+        return [answers[text] for text in dict.fromkeys(job_ids) if text in answers]
+
+    return show_responses(selection, selection.run_unscoped(ask), verb)
 
 
 async def wrong_app_errors(

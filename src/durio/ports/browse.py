@@ -138,6 +138,12 @@ class Browse(Protocol):
         """
         ...
 
+    async def ids_between(
+        self, first: bytes, last: bytes, *, limit: int
+    ) -> list[bytes]:
+        """Return the ids from `first` to `last`, both included, newest first."""
+        ...
+
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:

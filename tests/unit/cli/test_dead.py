@@ -197,7 +197,9 @@ def test_show_is_for_dead_letters(shop: Terminal, bury: Bury) -> None:
 @pytest.mark.proves("M85")
 def test_named_ones_are_answered_for_each(shop: Terminal, bury: Bury) -> None:
     first, second = bury(2)
-    answers = shop.json("dead", "retry", first, UNKNOWN, "x", *PLACE, code=1)["jobs"]
+    answers = shop.json("dead", "retry", first, UNKNOWN, UNKNOWN[:9], *PLACE, code=1)[
+        "jobs"
+    ]
     assert [row["ok"] for row in answers] == [True, False, False]
     assert (state(shop, first), state(shop, second)) == ("ready", "dead")
     again = shop.run("dead", "retry", first, *PLACE)

@@ -782,7 +782,7 @@ def test_a_worker_whose_lease_is_over(clinic: DoctorHarness) -> None:
     clinic.with_store(another)
     bad(clinic.one("workers.leases"), "warning", f"{HERE}/1")
     change(clinic, "update worker set boot = 'before' where id = 1")
-    bad(clinic.one("workers.leases"), "warning", f"{HERE}/1 (over, 1 jobs)")
+    bad(clinic.one("workers.leases"), "warning", f"{HERE}/1 (over, 1 job)")
 
 
 @pytest.mark.parametrize("versions", [("0.0.1", machine.__version__), ("0.0.1",)])

@@ -209,6 +209,7 @@ def stored_job_of(row: Row) -> StoredJob:
 
 
 READ_STATES = statement("read_states")
+READ_IDS = statement("read_ids")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_LIVE = statement("count_jobs_by_state")
@@ -240,6 +241,12 @@ class PostgresBrowse(PostgresCapability):
             rows = await self.context.connections.read(READ_STATES, some)
             found |= {job_id: state for job_id, state, *_ in rows}
         return found
+
+    async def ids_between(
+        self, first: bytes, last: bytes, *, limit: int
+    ) -> list[bytes]:
+        rows = await self.context.connections.read(READ_IDS, first, last, limit)
+        return [job_id for (job_id,) in rows]
 
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None

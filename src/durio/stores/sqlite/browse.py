@@ -27,6 +27,7 @@ from durio.stores.sqlite.translate import raise_if_moved
 
 READ_JOBS = statement("read_jobs")
 READ_STATES = statement("read_states")
+READ_IDS = statement("read_ids")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_JOBS_BY_STATE = statement("count_jobs_by_state")
@@ -68,6 +69,14 @@ class SqliteBrowse(SqliteCapability):
             return states
 
         return await self.context.reader.read(look)
+
+    async def ids_between(
+        self, first: bytes, last: bytes, *, limit: int
+    ) -> list[bytes]:
+        rows = await self.context.reader.read(
+            lambda db: db.rows(READ_IDS, (first, last, limit))
+        )
+        return [job_id for (job_id,) in rows]
 
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None

@@ -75,6 +75,20 @@ where id = any(array(
   where id not in (select id from live) and id not in (select id from kept)
 ))
 
+-- name: read_ids(first, last, limit)
+-- The newest ids of a range, by the index of ids of each table.
+select id from (
+  (select id from {schema}.job where id between :first::uuid and :last::uuid
+    order by id desc limit :limit::int4)
+  union all
+  (select id from {schema}.kept where id between :first::uuid and :last::uuid
+    order by id desc limit :limit::int4)
+  union all
+  (select id from {schema}.hist where id between :first::uuid and :last::uuid
+    order by id desc limit :limit::int4)
+) as found
+order by id desc limit :limit::int4
+
 -- name: read_lanes(first, end)
 select name, paused, closed, maxsize, hand_maxsize, is_over from {schema}.queue
 where name >= :first::text and name < :end::text

@@ -9,6 +9,10 @@ select {stored}, seq from job
 -- `ids` is a JSON list of ids in hexadecimal.
 select id, state from job where id in (select unhex(value) from json_each(:ids))
 
+-- name: read_ids(first, last, limit)
+-- The newest ids of a range.
+select id from job where id between :first and :last order by id desc limit :limit
+
 -- name: has_many_scheduled(limit)
 -- only here: PostgreSQL has a table of its own for each group of states.
 -- Whether the index of this state has more than `limit` entries. A page of one state reads a
