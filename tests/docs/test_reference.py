@@ -53,7 +53,7 @@ SAID_HERE = {
     "retention.dead_seconds": "age at which dead jobs are deleted",
     "retention.result_seconds": "how long a result can be read",
     "log.level": "the least that is written",
-    "log.format": "lines for people, or one JSON object a line",
+    "log.format": "`text` lines, one `json` object a line, or `none`: the host's own logging",
 }
 
 

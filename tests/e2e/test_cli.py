@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tests.e2e.workers import START_SECONDS, wait_until
@@ -326,15 +328,48 @@ def test_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     assert run.returncode == 1
 
 
+HOST_LOG = """
+import logging
+from durio import App, Context
+
+logging.basicConfig(level="INFO", format="HOST %(message)s")
+app = App(name="app")
+
+@app.task
+async def say(ctx: Context) -> None:
+    ctx.log.info("by the task")
+    logging.getLogger("mine").info("by a module")
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "said"), [("text", "by the task"), ("none", "HOST by the task")]
+)
+def test_lines_of_a_host_are_not_doubled(shell: Shell, form: str, said: str) -> None:
+    (shell.folder / "app.py").write_text(HOST_LOG)
+    shell.json("enqueue", "say", "--app", "app")
+    code, _, log = shell.run("worker", "app:app", "--burst", "--log-format", form)
+    assert code == 0, log
+    (line,) = [line for line in log.splitlines() if "by the task" in line]
+    assert said in line
+    assert line.startswith("HOST") is (form == "none")
+    assert log.splitlines().count("HOST by a module") == 1
+    (done,) = [line for line in log.splitlines() if "job.done" in line]
+    assert done.startswith("HOST") is (form == "none")
+
+
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_terminal_gets_a_banner_and_a_table(shell: Shell, no_color: str) -> None:
-    shell.environ |= {"NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "160"}
-    shell.json("enqueue", "resize", '["a"]', "--app", "app")
+    shell.environ |= {"NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "80"}
+    job = shell.json("enqueue", "resize", '["a"]', "--app", "app")["id"]
     shown = on_terminal(shell, "worker", "app:app", "--burst")
     assert f"store   sqlite:///{shell.folder}/durio.db" in shown
     assert "tasks   app.hang, app.refuse, app.resize, app.until_told" in shown
     table = on_terminal(shell, "jobs", "ls")
     assert "app.resize" in table
+    assert job in table
+    assert max(len(click.unstyle(line)) for line in table.splitlines()) <= 80
+    assert re.search(r"\n\d\d:\d\d:\d\d INFO    \S*job.done", shown)
     assert ("\x1b[" in table) is (no_color == "")
 
 

@@ -546,7 +546,7 @@ def test_jobs_of_the_same_app_are_not_mixed(source: str, target: str) -> None:
     async def main() -> None:
         async with shop(target) as app:
             await app.enqueue("fine", 1)
-        with pytest.raises(MoveFailed, match="1 jobs of shop"):
+        with pytest.raises(MoveFailed, match="1 job of shop"):
             await moved(source, target)
         async with shop(source) as app:
             await app.enqueue("fine", 1)  # nothing has happened to it

@@ -513,7 +513,7 @@ def test_systemd_is_told(
 
 def in_terminal(place: Place, *options: str) -> tuple[int, int]:
     """The command in the foreground of a terminal of its own: pid, our end of it."""
-    environ = {**place.environ({}), "DURIO_LOG__FORMAT": "human"}
+    environ = {**place.environ({}), "DURIO_LOG__FORMAT": "text"}
     command = [sys.executable, "-m", "durio", "worker", "tests.e2e.jobs:app", *options]
     pid, end = pty.fork()
     if pid == 0:

@@ -45,12 +45,14 @@ def test_stack_of_a_worker_whose_loop_is_blocked(place: Place) -> None:
     place.worker(**QUICK)
     place.enqueue("block", (25.0,))
     place.wait_for("start", 1)
-    told = answer(place, "stack", "--all")
+    told = answer(place, "stack")
     assert told["loop_lag_seconds"] is None
     (attempt,) = told["attempts"]
     assert attempt["task"] == "e2e.block"
     assert attempt["where"] == "loop"
     assert "time.sleep(seconds)" in attempt["stack"]
+    assert "/durio/worker/" not in attempt["stack"]
+    assert attempt["stack"].endswith(" frames of durio\n")
     assert any(thread["name"] == "durio-aside" for thread in told["threads"])
 
 
@@ -101,7 +103,7 @@ def test_stack_of_a_child(child_place: ChildPlace) -> None:
     child_place.worker(**QUICK, children=1)
     child_place.enqueue("held_child", ())
     child_place.wait_for("start", 1)
-    told = answer(child_place, "stack", "--all")
+    told = answer(child_place, "stack")
     (attempt,) = told["attempts"]
     assert attempt["where"] == "child"
     assert any("child_jobs.py" in child["stack"] for child in told["children"])
@@ -111,11 +113,11 @@ def test_a_worker_that_stands_still_does_not_answer(place: Place) -> None:
     worker = place.worker(**QUICK)
     with place.writer_lock():  # so it is not inside a transaction, in everybody's way
         worker.stop()
-    told = ask(place, "workers", "stack", "--all", "--timeout", "0.5", code=7)
+    told = ask(place, "workers", "stack", "--timeout", "0.5", code=7)
     (stopped,) = told["workers"]
     assert (stopped["ok"], stopped["name"].endswith(f"/{worker.pid}")) == (False, True)
     worker.go_on()
-    assert answer(place, "stack", "--all")["worker"] == stopped["id"]
+    assert answer(place, "stack")["worker"] == stopped["id"]
 
 
 def test_tail_hears_every_process(place: Place) -> None:

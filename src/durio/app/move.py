@@ -19,7 +19,7 @@ from durio.app.connect import is_in_memory, masked, module_of
 from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
 from durio.model.errors import OperatingError, UsageError
 from durio.model.ids import id_text
-from durio.model.quantities import format_duration
+from durio.model.quantities import counted, format_duration
 from durio.ports.clock import Clock
 from durio.ports.move import (
     ActiveWorkers,
@@ -139,7 +139,7 @@ class Mover:
         if total(there):
             named = ", ".join(name for name in there if there[name])
             raise MoveFailed(
-                f"{self.to} has {total(there)} jobs of {named} already",
+                f"{self.to} has {counted(total(there), 'job')} of {named} already",
                 cure="Move to another database or schema, or delete them there.",
             )
 
@@ -188,7 +188,8 @@ class Mover:
             self.report("draining", active.running, active.workers)
             if self.clock.monotonic() >= deadline:
                 raise TimeoutError(
-                    f"{active.workers} workers with {active.running} running jobs are left "
+                    f"{counted(active.workers, 'worker')} with "
+                    f"{counted(active.running, 'running job')} are left "
                     f"after {format_duration(drain_seconds)}; {self.source.name} takes no new "
                     "workers: run the move again, or take it back with --back-out"
                 )

@@ -162,7 +162,7 @@ def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
     )
     click.echo(
         f"{engine_text(figures)}, Python {figures['python']}, "
-        f"{figures['loop']}, {figures['cores']} cores"
+        f"{figures['loop']}, {counted(figures['cores'], 'core')}"
     )
     rows = [
         [name, figure_text(figures[name]), meaning]

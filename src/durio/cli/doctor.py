@@ -75,7 +75,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
         return app, [error("app.import", f"{app.origin} has no tasks", fix)]
-    return app, [fine("app.import", f"{app.origin}, {tasks} tasks")]
+    return app, [fine("app.import", f"{app.origin}, {count_text(tasks, 'task')}")]
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:

@@ -79,9 +79,9 @@ def attempt_text(row: dict[str, Any]) -> str:
 
 
 def short_error(row: dict[str, Any]) -> str:
-    """The last error of a job in a list, or why it is dead; empty for a done job."""
+    """Return the last error of a job in a list, or why it is dead; empty if it is done."""
     if row["state"] == State.DONE.value:
-        return ""  # an attempt before the good one failed: `jobs show` tells
+        return ""  # an earlier attempt failed: `jobs show` has its error
     full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
     return full or row["reason"] or ""
 

@@ -207,7 +207,7 @@ class MoveProgress:
 
 def progress_text(stage: str, done: int, total: int) -> str:
     if stage == "draining":
-        return f"draining: {total} workers, {done} running jobs"
+        return f"draining: {counted(total, 'worker')}, {counted(done, 'running job')}"
     full = WIDTH if not total else WIDTH * min(done, total) // total
     return f"{stage:9}  [{'#' * full}{'-' * (WIDTH - full)}]  {done} of {total} jobs"
 

@@ -27,6 +27,7 @@ from durio.host.processes import durio_command, exec_program
 from durio.host.signals import STOP_SIGNALS, Signals
 from durio.host.systemd_notify import SystemdNotifier
 from durio.model.errors import InvalidOption, UsageError
+from durio.model.quantities import counted
 from durio.model.settings import PROCESSES_MAX, LogSettings
 from durio.model.version import __version__
 from durio.ports.fleet import ProcessMessage
@@ -124,7 +125,8 @@ def supervise(
         )
     configure(log_settings(given))
     if sys.stderr.isatty():
-        banner = f"durio {__version__}  supervisor {os.getpid()}  {processes} workers"
+        workers = counted(processes, "worker")
+        banner = f"durio {__version__}  supervisor {os.getpid()}  {workers}"
         click.echo(f"{banner}\n  Ctrl-C drains; again: stops at once", err=True)
     verdict = asyncio.run(run_supervisor(invocation, processes))
     if verdict.error is not None or verdict.exit_code == EXIT_CRASH_LOOP:

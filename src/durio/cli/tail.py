@@ -15,15 +15,16 @@ from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_text
 from durio.model.errors import UsageError
 from durio.model.names import check_name, did_you_mean
+from durio.model.quantities import counted
 from durio.model.quantities import seconds as as_seconds
-from durio.telemetry.log import on_one_line
+from durio.telemetry.log import attempt_text, on_one_line
 from durio.telemetry.names import LEVELS, MEANINGS
 
 READ_SECONDS = 0.5
 MISSED = "live.missed"
 LEVEL_NUMBERS = {name: level for level, name in LEVELS.items()}
-# Fields that begin a line, or that are not shown.
-HEAD = {"ts", "level", "event", "namespace", "task", "job_id"}
+# Fields that begin a line, or that it does not show.
+HEAD = {"ts", "level", "event", "namespace", "task", "job_id", "max_attempts"}
 MULTILINE_FIELDS = ("traceback", "stack")
 
 
@@ -170,13 +171,16 @@ def show(fields: dict[str, Any], *, is_json: bool) -> None:
 def event_text(fields: dict[str, Any]) -> str:
     """Return an event in the form of the log; values with several lines come below."""
     if fields.get("event") == MISSED:
-        return f"... {fields.get('events')} events were missed: too many at once"
+        missed = counted(fields.get("events", 0), "event")
+        return f"... {missed} of other processes missed: too many at once"
     parts = [
         f"{fields.get('ts', '')} {fields.get('level', ''):<7} {fields.get('event', ''):<13}"
     ]
     parts += [str(fields[name]) for name in ("task", "job_id") if name in fields]
     parts += [
-        f"{name}={on_one_line(value)}"
+        attempt_text(value, fields.get("max_attempts", 0))
+        if name == "attempt"
+        else f"{name}={on_one_line(value)}"
         for name, value in fields.items()
         if name not in HEAD and name not in MULTILINE_FIELDS
     ]

@@ -159,7 +159,9 @@ DURATIONS = {
 @click.option("--lease", metavar="SECONDS", help="The right to its jobs lasts (30).")
 @click.option("--heartbeat", metavar="SECONDS", help="The lease is renewed every (5).")
 @click.option(
-    "--log-format", type=click.Choice(["human", "json"]), help="Log lines (human)."
+    "--log-format",
+    type=click.Choice(["text", "json", "none"]),
+    help="Log lines (text); none: as the App's own code has set logging up.",
 )
 @click.option(
     "--log-level",

@@ -1,6 +1,7 @@
 """`durio workers`: lists workers, sends them commands through the store, drains them."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import click
@@ -128,15 +129,20 @@ WIDTH = 12
 MIB = 2**20
 
 
-def stack_text(answer: Mapping[str, Any]) -> str:
-    lines = [worker_heading(answer)]
+def stack_text(answer: Mapping[str, Any], *, is_all: bool) -> str:
+    """Return the attempts and children of a worker; with `is_all` also its threads."""
+    lines, threads = [worker_heading(answer)], answer["threads"]
+    if not answer["attempts"]:
+        lines.append("  no running jobs")
     for attempt in answer["attempts"]:
         lines += [f"{attempt_line(attempt)}, {EXECUTOR_TEXTS[attempt['where']]}"]
         lines += indented(attempt["stack"])
-    for thread in answer["threads"]:
-        lines += [f"thread {thread['name']}", *indented(thread["stack"])]
     for child in answer["children"]:
         lines += [f"child process {child['pid']}", *indented(child["stack"])]
+    for thread in threads if is_all else ():
+        lines += [f"thread {thread['name']}", *indented(thread["stack"])]
+    if not is_all:
+        lines.append(f"  {counted(len(threads), 'thread')} of the process: --all")
     if answer["left_out"]:
         lines.append(f"... {answer['left_out']} more do not fit into one answer")
     return "\n".join(lines)
@@ -307,8 +313,8 @@ def show_worker(
 
 
 @command.command("stack")
-@IDS
-@ALL_OPTION
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "is_all", is_flag=True, help="Every thread of the process too.")
 @TIMEOUT_OPTION
 @BY_OPTION
 @selection_options
@@ -321,15 +327,17 @@ def show_stacks(
     timeout: str,
     by: str | None,
 ) -> int:
-    r"""Show the live stacks of workers: where every attempt and thread is right now.
+    r"""Show the live stacks of workers: where every running job is right now.
 
-    Also of a worker that is stuck: the answer does not need its event loop. Child
-    processes are asked too, unless the loop is blocked.
+    Without ID of every live worker. Frames of your code come first; those of Durio are
+    one line. --all shows every thread of the process, with all frames. It works also for
+    a worker that is stuck: the answer does not need its event loop. Child processes are
+    asked too, unless the loop is blocked.
 
     \b
     Examples:
-      durio workers stack 3
-      durio workers stack --all --json
+      durio workers stack
+      durio workers stack 3 --all
 
     With --json: {"workers": [{"id", "name", "ok", "answer", "error"}]}; "answer" has
     {"attempts": [{"job_id", "task", "queue", "attempt", "seconds", "where", "stack"}],
@@ -339,9 +347,8 @@ def show_stacks(
     \b
     Exit codes: 0 all answered; 1 no such worker; 7 one does not answer; 3 store
     """
-    check_chosen(ids, is_all=is_all)
     found = command_workers(selection, ids, "stack", timeout, by)
-    return show_responses(selection, found, stack_text)
+    return show_responses(selection, found, partial(stack_text, is_all=is_all))
 
 
 @command.command("drain")

@@ -120,8 +120,9 @@ def forward_all(
 
 
 def wanted_level() -> int:
-    """Return the level of this process's root logger."""
-    return logging.getLogger().getEffectiveLevel()
+    """Return the lowest level that this process logs, of tasks or of other code."""
+    loggers = logging.getLogger(), logging.getLogger("durio")
+    return min(each.getEffectiveLevel() for each in loggers)
 
 
 def replay(logged: ForwardedRecord, fields: JobFields | None) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import final
 
+from durio.model.quantities import counted
 from durio.ports.fleet import ProcessMessage
 
 NOTIFY_VARIABLES = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
@@ -62,7 +63,7 @@ class SystemdNotifier:
     def send_message(self, message: ProcessMessage) -> None:
         """Report the messages of a worker without a supervisor; callable from any thread."""
         if message.word == "ready":
-            self.ready(f"ready, {message.tasks} tasks")
+            self.ready(f"ready, {counted(message.tasks, 'task')}")
         elif message.word == "draining":
             left = f"{message.grace_seconds:.0f} s of grace left"
             self.send(

@@ -5,16 +5,24 @@ be a gigabyte or not valid text. Local variables are never kept, because they ma
 secrets.
 """
 
+import re
 import traceback
 from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
+from durio.model.quantities import counted
+
 MESSAGE_CHARS_MAX = 4_000
 TRACEBACK_CHARS_MAX = 16_000
 LOG_LINES_MAX = 50
 LOG_LINE_CHARS_MAX = 1_000
+# The file of a frame that stands for several, and its line in a traceback.
+HIDDEN = "<hidden>"
+FOLDED = re.compile(rf'File "{HIDDEN}", line \d+, in (\d+ frames?)')
+FRAME_HEAD = '  File "'
+FRAME = re.compile(rf"^(?={FRAME_HEAD})", re.MULTILINE)
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -52,7 +60,7 @@ def failure_of(
     logs: Sequence[str] = (),
     hidden: str = "",
 ) -> Failure:
-    """Describe `error`; frames of files under `hidden` are left out."""
+    """Describe `error`; frames of files under `hidden` become one line."""
     return Failure(
         type=storable(type(error).__qualname__, 200),
         message=error_text(error),
@@ -89,8 +97,9 @@ def errors_in(error: BaseException) -> list[BaseException]:
 def _traceback_text(error: BaseException, hidden: str) -> str:
     try:
         trace = traceback.TracebackException.from_exception(error, compact=True)
-        _hide(trace, hidden)
-        text = "".join(trace.format())
+        if hidden:
+            _fold(trace, hidden)
+        text = FOLDED.sub(r"... and \1 of durio", "".join(trace.format()))
     except BaseException as broken:
         text = f"<no traceback: {type(broken).__name__} while formatting it>"
     if len(text) > TRACEBACK_CHARS_MAX:
@@ -99,16 +108,26 @@ def _traceback_text(error: BaseException, hidden: str) -> str:
     return storable(text, TRACEBACK_CHARS_MAX + 20)
 
 
-def _hide(trace: Any, hidden: str) -> None:
-    if not hidden:
-        return
-    ours = [frame for frame in trace.stack if frame.filename.startswith(hidden)]
-    if len(ours) < len(trace.stack):
-        for frame in ours:
-            trace.stack.remove(frame)
-    for other in (trace.__cause__, trace.__context__):
+def _fold(trace: Any, hidden: str) -> None:
+    """Put one line in place of the hidden frames, below the others; keep them if alone."""
+    others = [frame for frame in trace.stack if not frame.filename.startswith(hidden)]
+    count = len(trace.stack) - len(others)
+    if count and others:
+        name = counted(count, "frame")
+        trace.stack[:] = [*others, traceback.FrameSummary(HIDDEN, count, name, line="")]
+    for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
         if other is not None:
-            _hide(other, hidden)
+            _fold(other, hidden)
+
+
+def fold_stack(text: str, hidden: tuple[str, ...]) -> str:
+    """Put one line for all frames of hidden files below the other frames of a stack."""
+    frames = FRAME.split(text)[1:]
+    ours = [frame for frame in frames if frame[len(FRAME_HEAD) :].startswith(hidden)]
+    others = [frame for frame in frames if frame not in ours]
+    if not ours or not others:
+        return text
+    return "".join([*others, f"  ... and {counted(len(ours), 'frame')} of durio\n"])
 
 
 def storable(text: str, chars_max: int) -> str:

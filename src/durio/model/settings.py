@@ -80,7 +80,7 @@ class RetentionSettings(
 
 
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
-Format = Literal["human", "json"]
+Format = Literal["text", "json", "none"]
 CHOICES = {"log.level": get_args(Level), "log.format": get_args(Format)}
 
 
@@ -90,7 +90,7 @@ class LogSettings(
     """What a worker writes to its log."""
 
     level: Level = "INFO"
-    format: Format = "human"
+    format: Format = "text"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,6 +28,7 @@ class JobEvent(NamedTuple):
     reason: str = ""
     delay_seconds: float = 0.0
     meta: Any = None
+    max_attempts: int = 0  # 0: not known
 
 
 class Emit(Protocol):

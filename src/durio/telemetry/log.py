@@ -1,12 +1,13 @@
-"""Log lines for people or as JSON.
+"""Log lines, text or JSON: records of a task carry their job, one write per exchange.
 
-Records of a task name their job, one write per exchange. Engine events go to the logger
-`durio`. If `configure` set logging up (the worker's command line does), a batch of job
-events is one write to the stream. Under another logging configuration each event becomes an
+Engine events go to the logger `durio`, records of `ctx.log` to `durio.task.<name>`. If
+`configure` gave them our handler (the worker's command line does), a batch of job events
+is one write to the stream. Under another logging configuration each event becomes an
 ordinary record.
 """
 
 import logging
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,11 +18,17 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from durio.model.failure import LOG_LINE_CHARS_MAX, LOG_LINES_MAX, storable
+from durio.model.failure import (
+    LOG_LINE_CHARS_MAX,
+    LOG_LINES_MAX,
+    failure_of,
+    storable,
+)
 from durio.model.ids import id_text
 from durio.model.names import queue_of
 from durio.model.settings import LogSettings
 from durio.telemetry.emit import JobEvent
+from durio.telemetry.frames import OUR_FRAMES, user_stack
 from durio.telemetry.names import JOB_DONE, MEANINGS, EmissionMeaning
 
 Logger = logging.Logger
@@ -30,6 +37,9 @@ ON_ONE_LINE = {
     code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)
 }
 LEVEL_NAMES = {10: "DEBUG  ", 20: "INFO   ", 30: "WARNING", 40: "ERROR  "}
+# Codes of a terminal.
+LEVEL_COLOURS = {10: "2", 30: "33", 40: "31", 50: "31"}
+EVENT_COLOURS = {JOB_DONE: "32"}
 logger = logging.getLogger("durio")
 
 
@@ -117,8 +127,8 @@ class StreamLog(logging.StreamHandler[TextIO]):
 
     def __init__(self, settings: LogSettings, stream: TextIO) -> None:
         super().__init__(stream)
-        self.is_json = settings.format == "json"
-        self.setFormatter(JsonLines() if self.is_json else HumanLines())
+        self.lines = JsonLines() if settings.format == "json" else TextLines(stream)
+        self.setFormatter(self.lines)
         self._one_at_a_time: Any = self.lock
 
     # A soft limit may be raised in a thread at any instruction. Between a call that
@@ -140,15 +150,32 @@ class StreamLog(logging.StreamHandler[TextIO]):
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Set up logging of this process, for the worker's command line."""
-    handler = StreamLog(settings, stream or sys.stderr)
+    """Set up logging of this process, for the worker's command line.
+
+    Called after the App was imported: where the host has set up logging, only `durio`
+    gets our handler, and does not propagate to the host's. With format `none` all
+    records go to the host's logging.
+    """
     root = logging.getLogger()
-    for old in root.handlers[:]:
-        if isinstance(old, StreamLog):
-            root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(settings.level)
+    for each in (root, logger):
+        for old in [old for old in each.handlers if isinstance(old, StreamLog)]:
+            each.removeHandler(old)
+            logger.propagate = True
     install_job_fields()
+    if settings.format == "none" or logger.handlers:
+        return  # the host's logging, or its own handler of `durio`
+    enable_loggers()
+    logger.propagate = not root.handlers
+    target = root if logger.propagate else logger
+    target.addHandler(StreamLog(settings, stream or sys.stderr))
+    target.setLevel(settings.level)
+
+
+def enable_loggers() -> None:
+    """Undo `disable_existing_loggers` of a host's dictConfig for our loggers."""
+    for name, each in logger.manager.loggerDict.items():
+        if f"{name}.".startswith("durio.") and isinstance(each, logging.Logger):
+            each.disabled = False
 
 
 class LogWriter:
@@ -165,7 +192,7 @@ class LogWriter:
             text = " ".join(
                 f"{k}={on_one_line(v)}" for k, v in fields.items() if k != "stack"
             )
-            text += f"\n{_indented(stack)}" if stack else ""
+            text += f"\n{_indented(user_stack(stack))}" if stack else ""
             logger.log(
                 meaning.level,
                 "%s %s",
@@ -185,20 +212,17 @@ class LogWriter:
             for event in seen:
                 _log_job_event(event)
         else:
-            stamp = format_time(datetime.now(UTC))
-            write = _json_line if handler.is_json else _human_line
+            stamp, write = handler.lines.stamp(datetime.now(UTC)), handler.lines.event
             handler.write_lines([write(event, stamp) for event in seen])
 
 
 def _own_handler() -> StreamLog | None:
-    handlers = logging.getLogger().handlers
-    if (
-        len(handlers) == 1
-        and not logger.handlers
-        and isinstance(handlers[0], StreamLog)
-    ):
-        return handlers[0]
-    return None
+    """Return our handler, if records of `durio` go there and nowhere else."""
+    handlers = [*logger.handlers]
+    if logger.propagate:
+        handlers += logging.getLogger().handlers
+    only = handlers[0] if len(handlers) == 1 else None
+    return only if isinstance(only, StreamLog) else None
 
 
 def _log_job_event(event: JobEvent) -> None:
@@ -217,6 +241,7 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
         "task": event.task,
         "queue": queue_of(event.lane),
         "attempt": event.attempt,
+        **({"max_attempts": event.max_attempts} if event.max_attempts else {}),
         "duration_ms": round(event.duration_seconds * 1000, 3),
     }
     for name in ("error_type", "error", "reason", "delay_seconds", "meta", "worker"):
@@ -228,48 +253,70 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
     return fields
 
 
-def _human_line(event: JobEvent, stamp: str) -> str:
-    if event.name == JOB_DONE:  # the most frequent event
-        return (
-            f"{stamp} INFO    job.done      {event.task} {id_text(event.id)} "
-            f"queue={queue_of(event.lane)} attempt={event.attempt} "
-            f"duration_ms={event.duration_seconds * 1000:.1f}"
+def attempt_text(attempt: int, most: int) -> str:
+    """Return text such as `attempt 2 of 6`."""
+    return f"attempt {attempt} of {most}" if most else f"attempt {attempt}"
+
+
+class TextLines(logging.Formatter):
+    """Formats time, level and text; a task's own record ends with its job.
+
+    On a terminal with colours, and times of the day; elsewhere with the whole time.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._is_terminal = stream.isatty()
+        self._has_colour = (
+            self._is_terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
         )
-    level = LEVEL_NAMES[MEANINGS[event.name].level]
-    line = (
-        f"{stamp} {level} {event.name:<13} {event.task} {id_text(event.id)} "
-        f"queue={queue_of(event.lane)} attempt={event.attempt} "
-        f"duration_ms={event.duration_seconds * 1000:.1f}"
-    )
-    for name in ("reason", "error_type", "error", "delay_seconds", "meta"):
-        value = getattr(event, name)
-        if value:
-            line += f" {name}={on_one_line(value)}"
-    return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
 
-
-def _json_line(event: JobEvent, stamp: str) -> str:
-    level = logging.getLevelName(MEANINGS[event.name].level)
-    fields = {"ts": stamp, "level": level, "event": event.name, **job_fields(event)}
-    return msgspec.json.encode(fields, enc_hook=repr).decode()
-
-
-JOB_FIELDS = " job_id={job_id} task={task} queue={queue} attempt={attempt}"
-
-
-class HumanLines(logging.Formatter):
-    """Formats time, level and text; a task's own record ends with its job."""
+    def stamp(self, moment: datetime) -> str:
+        if self._is_terminal:
+            return moment.astimezone().strftime("%H:%M:%S")
+        return format_time(moment)
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage()
         fields: dict[str, Any] = record.__dict__
         if "job_id" in fields:
             text += JOB_FIELDS.format_map(fields)
-        line = f"{format_time(_record_time(record))} {record.levelname:<7} {text}"
-        if (trace := _traceback(self, record)) is not None:
+        level = self._coloured(f"{record.levelname:<7}", record.levelno)
+        line = f"{self.stamp(_record_time(record))} {level} {text}"
+        if (trace := _traceback(record)) is not None:
             line += "\n" + _indented(trace)
         return line
 
+    def event(self, event: JobEvent, stamp: str) -> str:
+        number = MEANINGS[event.name].level
+        level, name = LEVEL_NAMES[number], f"{event.name:<13}"
+        if self._has_colour:
+            level = self._coloured(level, number)
+            name = with_code(name, EVENT_COLOURS.get(event.name))
+        line = (
+            f"{stamp} {level} {name} {event.task} {id_text(event.id)} "
+            f"queue={queue_of(event.lane)} {attempt_text(event.attempt, event.max_attempts)} "
+            f"duration_ms={event.duration_seconds * 1000:.1f}"
+        )
+        if event.name == JOB_DONE:  # the most frequent event has no other fields
+            return line
+        for field in ("reason", "error_type", "error", "delay_seconds", "meta"):
+            value = getattr(event, field)
+            if value:
+                line += f" {field}={on_one_line(value)}"
+        return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
+
+    def _coloured(self, text: str, level: int) -> str:
+        return with_code(text, LEVEL_COLOURS.get(level)) if self._has_colour else text
+
+
+def with_code(text: str, code: str | None) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+
+JOB_FIELDS = " {task} {job_id} queue={queue} attempt {attempt}"
 
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
     *("message", "asctime", "taskName", "event", "fields")
@@ -278,6 +325,14 @@ STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
 
 class JsonLines(logging.Formatter):
     """Formats one JSON object per line; `extra=` fields are kept."""
+
+    def stamp(self, moment: datetime) -> str:
+        return format_time(moment)
+
+    def event(self, event: JobEvent, stamp: str) -> str:
+        level = logging.getLevelName(MEANINGS[event.name].level)
+        fields = {"ts": stamp, "level": level, "event": event.name, **job_fields(event)}
+        return msgspec.json.encode(fields, enc_hook=repr).decode()
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, "event", None)
@@ -291,15 +346,15 @@ class JsonLines(logging.Formatter):
         else:
             out["message"] = record.getMessage()
         out |= {k: v for k, v in record.__dict__.items() if k not in STANDARD_FIELDS}
-        if (trace := _traceback(self, record)) is not None:
+        if (trace := _traceback(record)) is not None:
             out["traceback"] = trace
         return msgspec.json.encode(out, enc_hook=repr).decode()
 
 
-def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+def _traceback(record: logging.LogRecord) -> str | None:
     """Return the traceback of a record; a record from a child process has it as text."""
-    if record.exc_info:
-        return formatter.formatException(record.exc_info)
+    if record.exc_info and record.exc_info[1] is not None:
+        return failure_of(record.exc_info[1], hidden=OUR_FRAMES).traceback
     return record.exc_text or None
 
 

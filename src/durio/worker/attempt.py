@@ -6,7 +6,6 @@ coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for cont
 """
 
 import asyncio
-import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
 from durio.ports.executor import ChildPool, Executor, SoftTimeLimit
 from durio.telemetry.emit import JobEvent
+from durio.telemetry.frames import OUR_FRAMES
 from durio.telemetry.log import in_job, structlog_binder
 from durio.telemetry.names import (
     JOB_CANCELLED,
@@ -45,9 +45,7 @@ from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimit
 from durio.worker.middleware import Middleware, wrapped
 from durio.worker.transaction import Begin
 
-OUR_FRAMES = os.path.dirname(__file__)  # noqa: PTH120 - pathlib costs an import
-
-NO_VALUE = b"null"  # the result None as JSON
+NO_VALUE = b"null"  # None, as a result
 
 NAME_BY_KIND = {
     OutcomeKind.DONE: JOB_DONE,
@@ -365,6 +363,7 @@ class AttemptRunner:
             reason=outcome.reason or "",
             delay_seconds=outcome.delay_seconds,
             meta=None if attempt.overrides is None else attempt.overrides.meta,
+            max_attempts=attempt.retry.max_attempts,
         )
 
 

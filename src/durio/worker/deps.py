@@ -9,7 +9,7 @@ from typing import Any
 
 from durio.model.failure import failure_of
 from durio.telemetry.emit import Emit
-from durio.worker.attempt import OUR_FRAMES
+from durio.telemetry.frames import OUR_FRAMES
 from durio.worker.worker_config import DepsFactory
 
 

@@ -205,7 +205,15 @@ def event_of(attempt: Attempt, name: str) -> JobEvent:
     """Return the event of an attempt that has not ended yet."""
     claim = attempt.claim
     meta = None if attempt.overrides is None else attempt.overrides.meta
-    return JobEvent(name, claim.id, claim.task, claim.lane, attempt.number, meta=meta)
+    return JobEvent(
+        name,
+        claim.id,
+        claim.task,
+        claim.lane,
+        attempt.number,
+        meta=meta,
+        max_attempts=attempt.retry.max_attempts,
+    )
 
 
 def done_event(attempt: Attempt | None) -> JobEvent:
@@ -220,4 +228,5 @@ def done_event(attempt: Attempt | None) -> JobEvent:
         claim.lane,
         claim.retried + claim.losses + 1,
         attempt.ended - attempt.started,
+        max_attempts=attempt.retry.max_attempts,
     )

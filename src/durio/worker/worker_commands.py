@@ -27,6 +27,7 @@ from durio.ports.lease import Command
 from durio.ports.records import RECORD_BYTES_MAX, Put
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
+from durio.telemetry.frames import user_stack
 from durio.worker.heartbeat import VitalsReporter
 from durio.worker.inflight import Attempt
 from durio.worker.slots import Slots
@@ -162,13 +163,15 @@ class CommandResponder:
         call = attempt.call
         if call is not None:
             thread = threads.get(call.thread_id)
-            stack = "waits for a thread\n" if thread is None else thread.stack
+            stack = (
+                "waits for a thread\n" if thread is None else user_stack(thread.stack)
+            )
             return {"where": "thread", "stack": stack}
         if asyncio.current_task(self._loop) is attempt.asyncio_task is not None:
             return {
                 "where": "loop",
-                "stack": self._machine.stack(),
-            }  # the attempt runs now, or blocks the loop
+                "stack": user_stack(self._machine.stack()),
+            }  # it runs now, or blocks the loop
         if attempt.handler.is_process:
             return {"where": "child", "stack": ""}
         return {"where": "loop", "stack": attempt_stack(attempt)}

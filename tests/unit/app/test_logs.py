@@ -2,24 +2,32 @@
 
 import io
 import logging  # noqa: TID251 - what tasks log with
+import re
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from durio import App, Context, Job, Retry, State
+from durio.errors import InvalidName
+from durio.host.child_log import wanted_level
 from durio.model.settings import LogSettings
-from durio.telemetry.log import configure
+from durio.telemetry.emit import Emitter, JobEvent
+from durio.telemetry.frames import LIBRARY, OUR_FRAMES
+from durio.telemetry.log import LogWriter, configure
+from durio.telemetry.names import JOB_DEAD, JOB_DONE, MEANINGS
 from tests.unit.app.app_harness import drained, finished, real, virtual, working
 
 
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
     """The root logger, put back afterwards."""
-    root = logging.getLogger()
+    root, ours = logging.getLogger(), logging.getLogger("durio")
     handlers, level = root.handlers[:], root.level
     yield root
     root.handlers[:], root.level = handlers, level
+    ours.handlers.clear()
+    ours.propagate, ours.level = True, logging.NOTSET
 
 
 def written(root: logging.Logger, form: str, level: str = "INFO") -> io.StringIO:
@@ -68,13 +76,13 @@ async def test_every_record_of_a_task_carries_its_job_as_json(
 async def test_every_record_of_a_task_carries_its_job_for_people(
     app: App, root: logging.Logger
 ):
-    stream = written(root, "human", "DEBUG")
+    stream = written(root, "text", "DEBUG")
     job = await noisy_job(app)
     lines = stream.getvalue().splitlines()
     for words in ("by ctx 5", "by module", "job.done", "job.started"):
         line = next(line for line in lines if words in line)
         assert job.id in line
-        for told in ("shop.noisy", "queue=mail", "attempt=1"):
+        for told in ("shop.noisy", "queue=mail", "attempt 1"):
             assert told in line
     assert "duration_ms=" in next(line for line in lines if "job.done" in line)
 
@@ -146,6 +154,187 @@ async def test_the_last_fifty_lines_stay_with_a_failure(app: App):
     assert logs[0] == "WARNING attempt 2 line 11"  # this attempt's own
     assert logs[48] == "WARNING attempt 2 line 59"
     assert len(logs[49]) == 1000
+
+
+# --- text
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def on_screen(root: logging.Logger) -> Screen:
+    root.handlers.clear()
+    stream = Screen()
+    configure(LogSettings(), stream)
+    return stream
+
+
+@pytest.mark.usefixtures("_colours")
+@virtual(name="shop")
+async def test_a_terminal_gets_colours_and_short_times(app: App, root: logging.Logger):
+    screen = on_screen(root)
+    await noisy_job(app)
+    logging.getLogger("my.module").error("red")
+    lines = screen.getvalue().splitlines()
+    done = next(line for line in lines if "job.done" in line)
+    assert re.match(r"\d\d:\d\d:\d\d INFO    \x1b\[32mjob.done     \x1b\[0m shop", done)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d \x1b\[31mERROR  \x1b\[0m red", lines[-1])
+
+
+@pytest.mark.usefixtures("_colours")
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_switched_off(
+    root: logging.Logger, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+):
+    monkeypatch.setenv(name, value)
+    screen = on_screen(root)
+    logging.getLogger("my.module").error("plain")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d ERROR   plain\n", screen.getvalue())
+
+
+@virtual(name="shop")
+async def test_a_failure_is_told_over_several_lines(app: App, root: logging.Logger):
+    stream = written(root, "text")
+
+    @app.task(name="fails", retry=Retry(5, base=1, jitter=False))
+    async def fails(ctx: Context) -> None:
+        if ctx.attempt < 2:
+            raise ConnectionError("away")
+
+    async with working(app):
+        await finished(await fails.enqueue())
+    lines = stream.getvalue().splitlines()
+    at = next(n for n, line in enumerate(lines) if "job.retried" in line)
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z WARNING job.retried ", lines[at])
+    assert "attempt 1 of 6" in lines[at]
+    assert lines[at + 1] == "    Traceback (most recent call last):"
+    assert lines[at + 2].endswith("in fails")
+    assert "test_logs.py" in lines[at + 2]
+    folded = next(line for line in lines[at:] if "of durio" in line)
+    assert re.fullmatch(r"      \.\.\. and \d frames? of durio", folded)
+    assert lines[lines.index(folded) + 1] == "    ConnectionError: away"
+    assert "/durio/worker/" not in stream.getvalue()
+    assert "attempt 2 of 6" in next(line for line in lines if "job.done" in line)
+
+
+def test_traceback_of_a_record_is_told_below_it(root: logging.Logger):
+    stream = written(root, "text")
+    try:
+        App(name="No name")
+    except InvalidName:
+        logging.getLogger("my.module").exception("failed")
+    first, *trace = stream.getvalue().splitlines()
+    assert first.endswith("ERROR   failed")
+    assert trace[0] == "    Traceback (most recent call last):"
+    assert "test_logs.py" in trace[1]
+    assert any(line.endswith("of durio") for line in trace)
+
+
+def test_a_blocked_loop_shows_the_users_frames(root: logging.Logger):
+    stream = written(root, "text")
+    stack = (
+        f'  File "{OUR_FRAMES}worker/worker.py", line 1, in run\n    work()\n'
+        f'  File "{LIBRARY}asyncio/runners.py", line 2, in run\n'
+        '  File "/shop/jobs.py", line 3, in send\n    time.sleep(9)\n'
+    )
+    Emitter(LogWriter())("loop.blocked", seconds=1.0, task="shop.send", stack=stack)
+    _, *trace = stream.getvalue().splitlines()
+    assert trace == [
+        '      File "/shop/jobs.py", line 3, in send',
+        "        time.sleep(9)",
+        "      ... and 2 frames of durio",
+    ]
+
+
+# --- beside the logging of a host
+
+
+class Kept(logging.Handler):
+    """A handler of a host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.names.append(record.name)
+
+
+@pytest.fixture
+def host(root: logging.Logger) -> Kept:
+    """A host that has set logging up, as `basicConfig` does."""
+    root.handlers[:] = [Kept()]
+    root.setLevel("WARNING")
+    return root.handlers[0]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_is_doubled_under_a_host(host: Kept, form: str):
+    stream = io.StringIO()
+    configure(LogSettings(format=form), stream)
+    logging.getLogger("durio").info("engine")
+    logging.getLogger("durio.task.shop.send").info("task")
+    logging.getLogger("my.module").warning("other")
+    assert [line.count("engine") for line in stream.getvalue().splitlines()] == [1, 0]
+    assert "other" not in stream.getvalue()
+    assert host.names == ["my.module"]
+
+
+def test_batches_of_a_host_are_written_at_once(host: Kept):
+    stream = io.StringIO()
+    configure(LogSettings(format="json"), stream)
+    LogWriter().on_jobs([JobEvent(JOB_DONE, b"\0" * 16, "shop.send", "shop:mail", 1)])
+    assert stream.getvalue().count("job.done") == 1
+    assert host.names == []
+
+
+def test_format_none_leaves_all_to_the_host(host: Kept, root: logging.Logger):
+    configure(LogSettings(format="json"), io.StringIO())
+    configure(LogSettings(format="none"), io.StringIO())
+    logging.getLogger("durio").warning("engine")
+    LogWriter().on_event("store.failed", MEANINGS["store.failed"], {"call": "claim"})
+    LogWriter().on_jobs([JobEvent(JOB_DEAD, b"\0" * 16, "shop.send", "shop:mail", 1)])
+    assert host.names == ["durio"] * 3
+    assert root.level == logging.WARNING
+
+
+def test_host_with_its_own_handler_of_durio(root: logging.Logger):
+    kept = Kept()
+    root.handlers.clear()
+    logging.getLogger("durio").addHandler(kept)
+    stream = io.StringIO()
+    configure(LogSettings(), stream)
+    logging.getLogger("durio").warning("engine")
+    assert (kept.names, stream.getvalue()) == (["durio"], "")
+
+
+def test_loggers_that_a_host_disabled_log_again(host: Kept):
+    logging.getLogger("durio.task.shop.send").disabled = True
+    logging.getLogger("durio").disabled = True
+    stream = io.StringIO()
+    configure(LogSettings(), stream)
+    logging.getLogger("durio.task.shop.send").info("task")
+    assert "task" in stream.getvalue()
+    assert not host.names
+
+
+def test_a_child_sends_what_its_worker_logs(host: Kept):
+    configure(LogSettings(level="DEBUG"), io.StringIO())
+    assert wanted_level() == logging.DEBUG
+    configure(LogSettings(format="none"), io.StringIO())
+    logging.getLogger("durio").setLevel(logging.NOTSET)
+    assert wanted_level() == logging.WARNING
+    assert not host.names
 
 
 @virtual

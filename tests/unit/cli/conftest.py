@@ -17,14 +17,15 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
     for name in [name for name in os.environ if name.startswith("DURIO_")]:
         monkeypatch.delenv(name)
     path, modules = list(sys.path), set(sys.modules)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    loggers = [logging.getLogger(), logging.getLogger("durio")]
+    before = [(list(each.handlers), each.level, each.propagate) for each in loggers]
     try:
         yield Terminal(tmp_path)
     finally:
         sys.path[:] = path
-        root.handlers[:] = handlers
-        root.setLevel(level)
+        for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            each.handlers[:], each.propagate = handlers, propagate
+            each.setLevel(level)
         for name in set(sys.modules) - modules:
             if str(getattr(sys.modules[name], "__file__", "")).startswith(
                 str(tmp_path)

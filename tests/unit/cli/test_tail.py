@@ -57,9 +57,12 @@ def test_an_event_as_a_line() -> None:
         "2026-11-15T06:00:00.000Z INFO    job.done      shop.mail 01 "
         "process=here/7 queue=mail"
     )
-    dead = event_text({**DONE, "event": "job.dead", "traceback": "a\nb"})
-    assert dead.endswith("\n    a\n    b")
-    assert "3 events were missed" in event_text({"event": "live.missed", "events": 3})
+    more = {"attempt": 2, "max_attempts": 6, "traceback": "a\nb"}
+    dead = event_text({**DONE, "event": "job.dead", **more})
+    assert dead.endswith(" attempt 2 of 6\n    a\n    b")
+    assert "... 3 events of other processes missed" in event_text(
+        {"event": "live.missed", "events": 3}
+    )
 
 
 def test_what_is_no_event_is_passed_over() -> None:

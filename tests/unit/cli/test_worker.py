@@ -34,7 +34,7 @@ def test_flags_change_only_what_they_name() -> None:
         60.0,
         5.0,
     )
-    assert (changed.log.level, changed.log.format) == ("DEBUG", "human")
+    assert (changed.log.level, changed.log.format) == ("DEBUG", "text")
     assert changed.payload == settings.payload
 
 

@@ -131,9 +131,8 @@ def test_no_such_worker(shop: Terminal) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ["stack"],
         ["drain"],
-        ["stack", "1", "--all"],
+        ["drain", "1", "--all"],
         ["drain", "--all"],  # no terminal and no --yes
         ["show"],
         ["stack", "1", "--timeout", "soon"],
@@ -174,19 +173,28 @@ def test_answers_for_people() -> None:
         "progress": {"done": 1},
     }
     name = {"worker": 3, "name": "here/7", "loop_lag_seconds": 0.0012}
-    stack = stack_text(
-        {
-            **name,
-            "attempts": [{**attempt, "where": "loop", "stack": "  File x\n    y\n"}],
-            "threads": [{"name": "MainThread", "stack": "  File z\n"}],
-            "children": [{"pid": 9, "stack": "  File c\n"}],
-            "left_out": 2,
-        }
-    )
-    assert stack.splitlines()[0] == "worker 3 here/7: loop lag 1.2 ms"
-    assert "attempt 2, for 3.25 s, on the event loop" in stack
-    assert "child process 9" in stack
-    assert "2 more do not fit" in stack
+    answer = {
+        **name,
+        "attempts": [{**attempt, "where": "loop", "stack": "  File x\n    y\n"}],
+        "threads": [{"name": "MainThread", "stack": "  File z\n"}],
+        "children": [{"pid": 9, "stack": "  File c\n"}],
+        "left_out": 2,
+    }
+    assert stack_text(answer, is_all=False).splitlines() == [
+        "worker 3 here/7: loop lag 1.2 ms",
+        "shop.mail 01 queue mail attempt 2, for 3.25 s, on the event loop",
+        "      File x",
+        "        y",
+        "child process 9",
+        "      File c",
+        "  1 thread of the process: --all",
+        "... 2 more do not fit into one answer",
+    ]
+    full = stack_text(answer, is_all=True)
+    assert "thread MainThread\n      File z" in full
+    assert "--all" not in full
+    idle = {**answer, "attempts": [], "children": [], "left_out": 0}
+    assert "  no running jobs" in stack_text(idle, is_all=False).splitlines()
     report = report_text(
         {
             **name,

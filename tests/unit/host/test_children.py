@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging  # noqa: TID251 - what is under test
 import os
+import re
 import signal  # noqa: TID251 - the same
 import sys
 from pathlib import Path
@@ -572,7 +573,7 @@ def work() -> list[int]:
         assert teller.outcome.result == b"[0,0,1,2,3]", teller.outcome
 
     with_child_pool(setup_of(tmp_path, forking), body)
-    assert "aside 7 job_id=" in capfd.readouterr().err
+    assert re.search(r"aside 7 \S+ [0-9a-f-]{36} queue=", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -10,6 +10,7 @@ from durio.model.failure import (
     error_text,
     failure_of,
     failures,
+    fold_stack,
     storable,
 )
 
@@ -84,7 +85,41 @@ def test_our_own_frames_are_left_out_but_never_all_of_them() -> None:
     told = failure_of(error, hidden="/ours/").traceback
     assert "attempt.py" not in told
     assert "in inner" in told
+    assert "\n  ... and 1 frame of durio\nKeyError: 'k'\n" in told
     assert "in raised" in failure_of(error, hidden=__file__).traceback
+
+
+def test_frames_in_groups_are_folded_too() -> None:
+    ours = compile("raise KeyError('k')", "/ours/attempt.py", "exec")
+    with pytest.raises(KeyError) as caught:
+        exec(ours)  # noqa: S102 - a frame in another file
+    group = raised(ExceptionGroup("both", [caught.value, ValueError("v")]))
+    told = failure_of(group, hidden="/ours/").traceback
+    assert "attempt.py" not in told
+    assert "|   ... and 1 frame of durio" in told
+
+
+STACK = """\
+  File "/ours/cli.py", line 1, in main
+    run()
+  File "/library/asyncio/base.py", line 2, in run
+    once()
+  File "/shop/jobs.py", line 3, in send
+    time.sleep(
+    ^^^^^^^^^^^
+  File "/ours/context.py", line 4, in progress
+"""
+
+
+def test_stack_begins_with_the_frames_of_the_user() -> None:
+    assert fold_stack(STACK, ("/ours/", "/library/asyncio")) == (
+        '  File "/shop/jobs.py", line 3, in send\n'
+        "    time.sleep(\n    ^^^^^^^^^^^\n"
+        "  ... and 3 frames of durio\n"
+    )
+    assert fold_stack(STACK, ("/none/",)) == STACK
+    assert fold_stack(STACK, ("/",)) == STACK
+    assert fold_stack("waits for a thread\n", ("/",)) == "waits for a thread\n"
 
 
 def test_damaged_errors_are_told_and_hide_nothing_else() -> None:
