@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from durio.model.errors import (
     PASSES_BY_ITSELF,
@@ -57,7 +58,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "bench": ("durio.cli.bench", "Measure this machine against the bare driver."),
     "demo": ("durio.cli.demo", "Run a small shop and kill one of its workers."),
+    "completion": (
+        "durio.cli.completion",
+        "Print a completion script for your shell.",
+    ),
 }
+PROGRAM = "durio"
+COMPLETION_VARIABLE = "_DURIO_COMPLETE"
 
 EXIT_CODES = """\b
 Exit codes:
@@ -138,7 +145,7 @@ class Commands(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run a command; always ends in SystemExit with the exit code."""
         given = list(sys.argv[1:] if args is None else args)
-        extra = {**extra, "prog_name": "durio", "standalone_mode": False}
+        extra = {**extra, "prog_name": PROGRAM, "standalone_mode": False}
         try:
             code = super().main(args=given, **extra)
         except (Exception, KeyboardInterrupt) as error:
@@ -151,13 +158,26 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name.startswith("-"):
+        if cmd_name.startswith("-") or (
+            ctx.resilient_parsing and cmd_name not in COMMANDS  # completed by a shell
+        ):
             return None
         if cmd_name not in COMMANDS:
             ctx.fail(
                 f"there is no command {cmd_name!r}.{did_you_mean(cmd_name, COMMANDS)}"
             )
         return importlib.import_module(COMMANDS[cmd_name][0]).command
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete names from the table, without loading the commands, and options."""
+        names = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter

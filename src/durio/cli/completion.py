@@ -1,0 +1,40 @@
+"""`durio completion`: prints the script that lets a shell complete `durio`."""
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+from durio.cli.main import COMPLETION_VARIABLE, PROGRAM, commands, keep_lines
+from durio.cli.output import show_json
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion", short_help="Print a completion script for your shell.")
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object.")
+@keep_lines
+def command(*, shell: str, is_json: bool) -> None:
+    r"""Print a script that completes commands and options of durio in your shell.
+
+    Write it once to the place where your shell looks for such scripts, then open a new
+    shell. Completing loads no App and opens no store.
+
+    \b
+    Examples:
+      durio completion bash > ~/.local/share/bash-completion/completions/durio
+      durio completion zsh > ~/.zfunc/_durio
+      durio completion fish > ~/.config/fish/completions/durio.fish
+
+    For zsh the folder has to be in fpath: put fpath+=~/.zfunc before compinit in ~/.zshrc.
+
+    With --json: {"shell", "script"}.
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise AssertionError(shell)
+    # Not `kind.source`: for bash that starts a bash to ask for its version.
+    script = ShellComplete.source(kind(commands, {}, PROGRAM, COMPLETION_VARIABLE))
+    if is_json:
+        show_json({"shell": shell, "script": script})
+    else:
+        click.echo(script)
