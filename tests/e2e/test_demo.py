@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from durio.demo import shop
 from durio.demo.record import Ledger, LedgerLineKind, read_ledger
 from durio.host.descendants import find_descendant, process_status
-from tests.e2e.workers import wait_until
+from tests.e2e.workers import ROOT, wait_until
 
 SECONDS_MAX = 60
 LAST_LINE = re.compile(r"\d+ jobs: \d+ done, \d+ dead, 0 lost, 0 doubled")
@@ -38,7 +39,12 @@ def test_nothing_is_lost_when_a_worker_is_killed(tmp_path: Path) -> None:
     lines = answer.stdout.splitlines()
     assert LAST_LINE.fullmatch(lines[-1])
     assert any("kill -9 of worker" in line for line in lines)
-    assert any("run again" in line for line in lines)
+    assert any(re.search(r"runs? again, ", line) for line in lines)
+    assert f"the code of this shop: {shop.__file__}" in lines
+    assert "its store, ledger and logs: durio demo --keep" in lines
+    (tutorial,) = re.findall(r"your own first job: (\S+) ", answer.stdout)
+    assert (ROOT / tutorial).is_file()
+    assert "\x1b[" not in answer.stdout
     assert any("QueueFull for" in line for line in lines)
     assert not list(tmp_path.iterdir()), "the temporary folder stays"
 

@@ -18,16 +18,19 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
 from durio.cli.apps import JSON_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import has_colour, show_json, show_table
 from durio.cli.table import Column
+from durio.demo import shop
 from durio.demo.run import Demo
 from durio.demo.verdict import DemoVerdict, TaskCounts, judge, not_exercised
 from durio.host.clock import HostClock
 from durio.host.signals import Signals
 from durio.model.errors import InvalidURL
+from durio.model.quantities import counted
 from durio.worker.watchdog import exit_code_for_signal
 
 SECONDS_DEFAULT = 15.0
@@ -35,6 +38,7 @@ SECONDS_MIN, SECONDS_MAX = 3.0, 600.0
 WORKERS_DEFAULT, WORKERS_MAX = 3, 32
 REFRESHES_PER_SECOND = 4
 BROKEN = 1
+TUTORIAL = "docs/tutorial/01-first-job.md"
 TABLE_COLUMNS = (
     "task",
     "enqueued",
@@ -90,7 +94,7 @@ def command(
     r"""Run a small shop and kill one of its workers in the middle of jobs.
 
     Mails, a bank that is away now and then, images in child processes with progress, one
-    that crashes whatever opens it, an order that nobody can deliver, a burst against a
+    that crashes whatever opens it, an order that cannot be delivered, a burst against a
     bounded queue, a customer who clicks twice, two cancels. The workers run under a
     supervisor, which replaces what is killed. Ends with a table and the line "N jobs: D
     done, X dead, 0 lost, 0 doubled"; jobs that were cancelled on request are counted apart.
@@ -164,13 +168,12 @@ class DemoOutput:
         self._began = self._clock.monotonic()
         self._console = Console()
 
-    def print_line(self, line: str) -> None:
-        """Print a line with the seconds since the start."""
+    def print_line(self, line: str, /, style: str = "") -> None:
+        """Print a line with the seconds since the start, on a terminal in this colour."""
         if not self._quiet:
             passed = self._clock.monotonic() - self._began
-            self._console.print(
-                f"{passed:5.1f} s  {line}", highlight=False, soft_wrap=True
-            )
+            text = Text(f"{passed:5.1f} s  {line}", style)
+            self._console.print(text, soft_wrap=True)
 
     def live_table(self, demo: Demo) -> Any:
         """Show the live table while the block runs; on a terminal only."""
@@ -217,26 +220,31 @@ def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
     show_table(
         [Column(name) for name in TABLE_COLUMNS], table_rows(verdict.rows), "no jobs"
     )
-    again = f"{verdict.rerun} jobs ran again after it"
+    again = f"{counted(verdict.rerun, 'job')} ran again"
     notes = [
         "",
-        f"{verdict.cancelled} jobs were cancelled on request and are not counted below",
-        f"{verdict.repeated} customers clicked twice: one job each charged the card",
-        f"{verdict.refused} parcels were refused by a full queue",
-        f"{count_text(verdict.poisoned, 'poison job')} convicted, and nobody else with it",
+        f"{count_text(verdict.cancelled, 'job')} cancelled on request and not counted below",
+        f"{counted(verdict.repeated, 'customer')} clicked twice: one job each charged the card",
+        f"{count_text(verdict.refused, 'parcel')} refused by a full queue",
+        f"{count_text(verdict.poisoned, 'job')} dead-lettered for crashing processes, no other with it",
         f"{count_text(verdict.kills, 'process')} killed: {again}",
         *(f"BROKEN: {problem}" for problem in verdict.problems),
         *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),
     ]
-    for line in notes:
+    next_steps = [
+        "",
+        f"the code of this shop: {shop.__file__}",
+        "its store, ledger and logs: durio demo --keep",
+        f"your own first job: {TUTORIAL} in the source repository",
+        "",
+    ]
+    for line in notes + next_steps:
         click.echo(line)
     click.echo(verdict.line)
 
 
 def count_text(number: int, what: str) -> str:
-    if number == 1:
-        return f"1 {what} was"
-    return f"{number} {what}{'es' if what.endswith('s') else 's'} were"
+    return f"{counted(number, what)} {'was' if number == 1 else 'were'}"
 
 
 def verdict_fields(verdict: DemoVerdict, missing: list[str]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ OPEN_ATTEMPTS_WANTED = 2  # a worker is killed with at least 2 open attempts
 PREFERRED_TURNS = 30  # after 30 turns, one open attempt is enough
 TURNS_MAX = 200  # after 200 turns, no worker is killed
 RERUN_SECONDS_MAX = 90.0
+# Colours of the lines about a kill, and about the jobs that run again.
+KILLED, RERUN = "red", "green"
 # write_letter must not run again; open_bad_image ends its process by itself.
 NEVER_INTERRUPTED = frozenset({"write_letter", "open_bad_image"})
 
@@ -30,8 +32,8 @@ class FaultTarget(Protocol):
     clock: HostClock
     tasks: dict[str, str]
 
-    def print_line(self, line: str, /) -> None:
-        """Print one line of progress."""
+    def print_line(self, line: str, /, style: str = "") -> None:
+        """Print one line of progress, on a terminal in this colour."""
         ...
 
     def check_workers(self) -> None:
@@ -97,7 +99,7 @@ class FaultInjector:
         target.ledger.write(LedgerLineKind.KILLED, victim=pid)
         tasks = Counter(target.tasks[job] for job in jobs)
         named = ", ".join(f"{count} {task}" for task, count in sorted(tasks.items()))
-        target.print_line(f"kill -9 of {what} {pid} in the middle of: {named}")
+        target.print_line(f"kill -9 of {what} {pid} in the middle of: {named}", KILLED)
         return kill
 
     def _children(self, worker: Descendant) -> list[Descendant]:
@@ -127,9 +129,9 @@ class FaultInjector:
             }
             took = target.clock.monotonic() - kill.at
             if kill.jobs <= again:
-                target.print_line(
-                    f"all {len(kill.jobs)} run again, {took:.1f} s after the kill"
-                )
+                jobs = len(kill.jobs)
+                which = f"all {jobs} jobs run" if jobs > 1 else "the job runs"
+                target.print_line(f"{which} again, {took:.1f} s after the kill", RERUN)
                 return
             if took > RERUN_SECONDS_MAX:
                 return  # the verdict names the missing jobs

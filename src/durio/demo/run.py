@@ -5,10 +5,9 @@ compared with the store, from which only the state of each job is read.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from durio.client.handle import Job
 from durio.demo import shop
@@ -21,6 +20,7 @@ from durio.host.processes import Subprocess, Subprocesses, durio_command
 from durio.model.errors import OperatingError, QueueFull
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import STATE_BY_CODE
+from durio.model.quantities import counted
 from durio.ports.browse import Query
 
 ORDER_SECONDS = 0.1  # between two orders
@@ -37,7 +37,11 @@ FINAL_SECONDS_MAX = 90.0
 PAGE = 200
 LETTER_TASK = "write_letter"
 
-PrintLine = Callable[[str], None]
+
+class PrintLine(Protocol):
+    def __call__(self, line: str, /, style: str = "") -> None:
+        """Print one line of progress, on a terminal in this colour."""
+        ...
 
 
 class WorkerEnded(OperatingError):
@@ -172,7 +176,9 @@ class Demo:
                 self.add_job(await shop.open_bad_image.enqueue(order), "open_bad_image")
             self.check_workers()
             await self.clock.sleep(ORDER_SECONDS)
-        self.print_line(f"the shop closes after {order} orders, {len(self.tasks)} jobs")
+        self.print_line(
+            f"the shop closes after {counted(order, 'order')}, {counted(len(self.tasks), 'job')}"
+        )
 
     async def take_order(self, order: int) -> None:
         """Enqueue the jobs of one order; every tenth order is placed twice."""

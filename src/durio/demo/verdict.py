@@ -187,18 +187,18 @@ def find_problems(
     others = {j for j in jobs if j not in lost and ended[j] and ended[j] != stored[j]}
     verdict.add_problem("ended otherwise than the store says", others)
     unseen = {j for j in jobs if j not in lost and not ended[j]}
-    verdict.add_problem("ended though nobody saw it", unseen)
+    verdict.add_problem("ended without an end in the ledger", unseen)
     verdict.add_problem("ran again for no reason", filter(index.is_unexplained, jobs))
     cancelled = {job for job, end in ended.items() if end == "cancelled"}
     verdict.add_problem(
-        "cancelled though nobody asked", cancelled - index.cancel_requested
+        "cancelled without a request", cancelled - index.cancel_requested
     )
     verdict.add_problem(
-        "not cancelled though asked", index.cancel_requested - cancelled
+        "not cancelled after a request", index.cancel_requested - cancelled
     )
     crashed = {job for job in jobs if index.has_crashed(job)}
-    verdict.add_problem("convicted though innocent", index.poisoned - crashed)
-    verdict.add_problem("crashed and not convicted", crashed - index.poisoned)
+    verdict.add_problem("dead for crashes of other jobs", index.poisoned - crashed)
+    verdict.add_problem("crashed and not dead-lettered", crashed - index.poisoned)
 
 
 def not_exercised(verdict: DemoVerdict) -> list[str]:
@@ -213,6 +213,6 @@ def not_exercised(verdict: DemoVerdict) -> list[str]:
         "no worker was killed": verdict.kills,
         "no job ran again after the kill": verdict.rerun,
         "no full queue refused a job": verdict.refused,
-        "no poison job was convicted": verdict.poisoned,
+        "no job was dead-lettered for crashing processes": verdict.poisoned,
     }
     return [complaint for complaint, count in wanted.items() if not count]

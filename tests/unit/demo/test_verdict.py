@@ -155,11 +155,11 @@ FAULTS: dict[Callable[[Book], None], str] = {
     run_unasked: "1 seen but never acknowledged: stranger",
     run_again: "1 ran again for no reason: plain",
     disagree: "1 ended otherwise than the store says: poison",
-    end_unseen: "1 ended though nobody saw it: quiet",
-    cancel_unasked: "1 cancelled though nobody asked: wanted",
-    ignore_cancel: "1 not cancelled though asked: plain",
-    kill_harmless_job: "1 convicted though innocent: victim",
-    spare_crashing_job: "1 crashed and not convicted: lucky",
+    end_unseen: "1 ended without an end in the ledger: quiet",
+    cancel_unasked: "1 cancelled without a request: wanted",
+    ignore_cancel: "1 not cancelled after a request: plain",
+    kill_harmless_job: "1 dead for crashes of other jobs: victim",
+    spare_crashing_job: "1 crashed and not dead-lettered: lucky",
 }
 
 
