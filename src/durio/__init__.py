@@ -17,6 +17,7 @@ from durio.model.job import JobStatus as JobStatus
 from durio.model.job import Priority as Priority
 from durio.model.job import Progress as Progress
 from durio.model.job import State as State
+from durio.model.option_values import Keep as Keep
 from durio.model.plan import Signature as Signature
 from durio.model.retry import Retry as Retry
 from durio.model.retry import Snooze as Snooze
@@ -41,6 +42,7 @@ __all__ = [
     "JobError",
     "JobNotFound",
     "JobStatus",
+    "Keep",
     "KeyConflict",
     "Permanent",
     "Priority",

@@ -9,6 +9,7 @@ from durio.model.errors import HardTimeLimit as HardTimeLimit
 from durio.model.errors import InvalidArguments as InvalidArguments
 from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
+from durio.model.errors import InvalidResult as InvalidResult
 from durio.model.errors import InvalidURL as InvalidURL
 from durio.model.errors import InvariantBroken as InvariantBroken
 from durio.model.errors import JobCancelled as JobCancelled
@@ -33,6 +34,7 @@ from durio.model.errors import StoreReadOnly as StoreReadOnly
 from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
 from durio.model.errors import StoreUnavailable as StoreUnavailable
+from durio.model.errors import UnknownAttribute as UnknownAttribute
 from durio.model.errors import UnknownQueue as UnknownQueue
 from durio.model.errors import UnknownTask as UnknownTask
 from durio.model.errors import UsageError as UsageError

@@ -1,22 +1,25 @@
 """Mistakes in how an App, its tasks and its settings are declared."""
 
 import asyncio
+import inspect
 import math
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 
-from durio import App, Context, Retry, Settings
+from durio import App, Context, Keep, Retry, Settings
 from durio.app.worker_builder import make_worker
 from durio.errors import (
     DuplicateTask,
     InvalidName,
     InvalidOption,
+    InvalidURL,
+    UnknownAttribute,
     UsageError,
 )
 from tests.bad_input.refusals import declined
@@ -149,11 +152,91 @@ def two_shapes(value: list[int] | set[int]) -> None: ...
 
 
 @pytest.mark.parametrize(
-    "function", [takes_socket, any_sockets, named_sockets, gives_socket, two_shapes]
+    "function", [takes_socket, any_sockets, named_sockets, two_shapes]
 )
 def test_an_annotation_that_json_cannot_carry(app: App, function: Callable[..., Any]):
     with declined(UsageError, f"task shop.{function.__name__}", "JSON"):
         app.task(function)
+
+
+@pytest.mark.parametrize("hint", [socket.socket, list[socket.socket], Iterator[int]])
+def test_a_result_that_cannot_be_checked(app: App, hint: Any):
+    def give() -> None: ...
+
+    give.__annotations__["return"] = hint
+    with declined(UsageError, "task shop.give", "results cannot be checked", "object"):
+        app.task(name="give")(give)
+
+
+# --- the context
+
+
+def untyped(ctx, to: str) -> None: ...
+
+
+def second(to: str, ctx: Context) -> None: ...
+
+
+def keyword(*, ctx: Context) -> None: ...
+
+
+def maybe(ctx: Context | None, to: str) -> None: ...
+
+
+def contexts(*args: Context) -> None: ...
+
+
+def named_contexts(**kwargs: "Context[int]") -> None: ...
+
+
+def listed(ctx: list[Context]) -> None: ...
+
+
+def method(self, to: str) -> None: ...
+
+
+def class_method(cls, to: str) -> None: ...
+
+
+MISPLACED = {
+    untyped: "its parameter ctx has no annotation",
+    second: "ctx is a Context, but not the first parameter",
+    keyword: "ctx is a Context, but not the first parameter",
+    maybe: "the annotation of ctx holds a Context among other things",
+    contexts: "*args is a Context, but not the first parameter",
+    named_contexts: "**kwargs is a Context, but not the first parameter",
+    listed: "the annotation of ctx holds a Context among other things",
+}
+
+
+@pytest.mark.parametrize("function", MISPLACED, ids=lambda f: f.__name__)
+def test_a_context_in_another_place(app: App, function: Callable[..., Any]):
+    what = MISPLACED[function]
+    cure = "Write `ctx: Context` as the first parameter (from durio import Context)"
+    with declined(UsageError, f"task shop.{function.__name__}", what, cure):
+        app.task(function)
+    assert not app.registry.handlers
+
+
+@pytest.mark.parametrize("function", [method, class_method], ids=lambda f: f.__name__)
+def test_a_method_is_no_task(app: App, function: Callable[..., Any]):
+    first = next(iter(inspect.signature(function).parameters))
+    what = f"its first parameter is {first}, and a task cannot be a method"
+    with declined(UsageError, what, "outside of the class"):
+        app.task(function)
+
+
+def test_contexts_that_are_right(app: App):
+    def plain_one(ctx: Context, to: str) -> None: ...
+    def with_deps(c: "Context[int]", /, to: str) -> None: ...
+    def annotated(ctx: Annotated[Context, "x"], to: str) -> None: ...
+    def typed_argument(a: int, ctx: str) -> None: ...
+
+    takes = [
+        app.registry.handlers[app.task(name=f.__name__)(f).name].takes_context
+        for f in (plain_one, with_deps, annotated, typed_argument)
+    ]
+    assert takes == [True, True, True, False]
 
 
 # --- options of tasks
@@ -215,7 +298,7 @@ BAD_RETRIES: dict[str, Callable[[], Any]] = {
     "delays of text": lambda: Retry(5, delays="55"),
     "delays below zero": lambda: Retry(5, delays=(1, -1)),
     "jitter of text": lambda: Retry(5, jitter="no"),
-    "on, one class": lambda: Retry(5, on=ConnectionError),
+    "on, a class of another kind": lambda: Retry(5, on=int),
     "on, a name": lambda: Retry(5, on=("ConnectionError",)),
     "never, an instance": lambda: Retry(5, never=(ValueError("x"),)),
     "after, below zero": lambda: Retry.after(-1),
@@ -242,6 +325,46 @@ def test_a_retention_that_is_none(app: App, retention: Any):
         app.task(retention=retention)(plain)
     with declined(InvalidOption, "retention cannot be"):
         app.queue("mail", retention=retention)
+
+
+@pytest.mark.parametrize("count", [-1, True, 1.5, "5"], ids=repr)
+def test_a_count_that_is_none(count: Any):
+    with declined(InvalidOption, f"Keep cannot take {count!r}", "Keep(100)"):
+        Keep(count)
+
+
+def test_a_retention_that_is_a_bare_number(app: App):
+    count: Any = 100
+    words = ("retention cannot be the number 100", "Keep(100)", '"100s"')
+    with declined(InvalidOption, *words):
+        app.task(retention=count)
+    with declined(InvalidOption, *words):
+        app.queue("mail", retention=count)
+
+
+@pytest.mark.parametrize("url", [5, b"sqlite:///x.db", Path("jobs.db")], ids=repr)
+def test_an_app_on_what_is_no_text(url: Any):
+    with declined(InvalidURL, f"App cannot take {url!r}", 'App("sqlite:///jobs.db"'):
+        App(url)
+
+
+# --- Celery's names
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async"])
+def test_methods_of_celery(app: App, name: str):
+    task = app.task(plain)
+    line = "Write await plain.enqueue(...), or plain.enqueue_sync(...)"
+    for each in (task, task.options(delay=5)):
+        with declined(UnknownAttribute, f"a task has no {name}()", line):
+            getattr(each, name)
+        assert not hasattr(each, name)
+
+
+def test_other_attributes_are_missing_as_usual(app: App):
+    with pytest.raises(AttributeError, match="'delat'") as caught:
+        getattr(app.task(plain), "delat")  # noqa: B009
+    assert type(caught.value) is AttributeError
 
 
 @pytest.mark.parametrize("ttl", [-1, "soon", math.nan, None], ids=repr)

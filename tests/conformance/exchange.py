@@ -3,7 +3,7 @@
 import asyncio
 
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED, Claim
-from durio.model.outcome import Keep, Outcome, OutcomeKind
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind
 from durio.ports.control import CancelJobs, RetryJobs
 from durio.ports.exchange import Lane, Rejected
 from tests.conformance.promises import Chapter
@@ -309,7 +309,7 @@ async def landed_or_fenced(scene: Scene) -> None:
 async def an_end_that_left_no_trace_had_landed(scene: Scene) -> None:
     """With retention zero the job is deleted; its worker is alive, so it was not fenced."""
     worker, claim = await scene.running()
-    word = outcome(claim, keep=Keep(0.0))
+    word = outcome(claim, keep=KeepRule(0.0))
     assert (await scene.exchange(worker, [word])).rejected == []
     repeated = await scene.exchange(worker, [word])
     assert repeated.rejected == [Rejected(claim.id, 1, True)]

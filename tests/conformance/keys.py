@@ -12,7 +12,7 @@ from durio.model.keys import (
     while_waiting,
     window,
 )
-from durio.model.outcome import Keep, OutcomeKind
+from durio.model.outcome import KeepRule, OutcomeKind
 from durio.ports.control import CancelJobs
 from durio.ports.enqueue import Enqueued
 from tests.conformance.promises import Chapter
@@ -109,7 +109,7 @@ async def run(scene: Scene, where: str) -> None:
         "dead": OutcomeKind.DEAD,
         "cancelled while it ran": OutcomeKind.CANCEL,
     }[where]
-    keep = Keep(0.0) if where == "done and gone" else None
+    keep = KeepRule(0.0) if where == "done and gone" else None
     await scene.finish(
         worker, claim, kind=kind, result=b'"paid"', reason="permanent", keep=keep
     )
@@ -166,12 +166,12 @@ async def cell_with_other_arguments(scene: Scene, cell: Cell) -> None:
     assert await scene.everything() == before
 
 
-KEPT: dict[str, Keep | None] = {"as usual": None, "for a minute": Keep(60.0)}
+KEPT: dict[str, KeepRule | None] = {"as usual": None, "for a minute": KeepRule(60.0)}
 
 
 @chapter.table(KEPT, "M34", "M165")
 async def a_done_job_answers_with_its_result_for_the_whole_window(
-    scene: Scene, keep: Keep | None
+    scene: Scene, keep: KeepRule | None
 ) -> None:
     """This holds if records or results are kept for less, and whichever process ends it."""
     policy = window(WINDOW_SECONDS)

@@ -1,7 +1,7 @@
 """What a store promises about keeping final jobs: by age, by count, never live ones."""
 
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
-from durio.model.outcome import Keep, OutcomeKind
+from durio.model.outcome import KeepRule, OutcomeKind
 from durio.ports.control import RetryJobs
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, Scene
@@ -13,7 +13,7 @@ DAY = 86400.0
 
 
 async def ended(
-    scene: Scene, keep: Keep | None, kind: OutcomeKind = OutcomeKind.DONE
+    scene: Scene, keep: KeepRule | None, kind: OutcomeKind = OutcomeKind.DONE
 ) -> bytes:
     """Make one more job that ended, a second after the one before."""
     worker, claim = await scene.running()
@@ -33,7 +33,7 @@ async def kept(scene: Scene) -> set[bytes]:
 @chapter.promise("M39", "M41")
 async def a_job_is_kept_for_its_age(scene: Scene) -> None:
     """Record and result are kept for 48 hours after its end, then they may be deleted."""
-    job_id = await ended(scene, Keep(2 * DAY))
+    job_id = await ended(scene, KeepRule(2 * DAY))
     scene.clock.advance(2 * DAY - 2)
     assert await kept(scene) == {job_id}
     scene.clock.advance(2.0)
@@ -63,9 +63,9 @@ async def without_a_word_the_default_age_counts(
 @chapter.promise("M39")
 async def the_newest_of_a_bucket_are_kept(scene: Scene) -> None:
     """A count applies to its own task or queue, and affects no other."""
-    keep = Keep(365 * DAY, 3, "shop.pay")
+    keep = KeepRule(365 * DAY, 3, "shop.pay")
     one = [await ended(scene, keep) for _ in range(6)]
-    two = [await ended(scene, Keep(365 * DAY, 1, "shop.ship")) for _ in range(3)]
+    two = [await ended(scene, KeepRule(365 * DAY, 1, "shop.ship")) for _ in range(3)]
     plain = [await ended(scene, None) for _ in range(2)]
     assert await kept(scene) == {*one[3:], *two[2:], *plain}
 
@@ -85,7 +85,7 @@ async def the_newest_dead_stay_whatever_their_age(scene: Scene) -> None:
 async def retention_zero_leaves_no_trace(scene: Scene) -> None:
     """It is deleted when it finishes, without a pruner; a dead letter is never deleted so."""
     for kind in (OutcomeKind.DONE, OutcomeKind.CANCEL):
-        await ended(scene, Keep(0.0), kind)
+        await ended(scene, KeepRule(0.0), kind)
     assert await scene.records() == []
     assert await count_jobs(scene.store, "shop") in (
         {},
@@ -96,14 +96,14 @@ async def retention_zero_leaves_no_trace(scene: Scene) -> None:
 @chapter.promise("M80")
 async def a_failure_is_never_deleted_at_once(scene: Scene) -> None:
     """This holds whatever its task says about done jobs."""
-    dead = await ended(scene, Keep(0.0), OutcomeKind.DEAD)
+    dead = await ended(scene, KeepRule(0.0), OutcomeKind.DEAD)
     assert await scene.state(dead) == DEAD
 
 
 @chapter.promise("M39")
 async def pruning_is_bounded(scene: Scene) -> None:
     """Each call deletes a limited number, the oldest first, until none is left."""
-    ids = [await ended(scene, Keep(60.0)) for _ in range(7)]
+    ids = [await ended(scene, KeepRule(60.0)) for _ in range(7)]
     scene.clock.advance(120.0)
     assert await scene.store.prune(3, dead_count=0) == 3
     assert {record.id for record in await scene.records()} == set(ids[3:])
@@ -116,7 +116,7 @@ async def pruning_is_bounded(scene: Scene) -> None:
 async def pruning_never_touches_live_jobs(scene: Scene) -> None:
     """This holds however old they are, and for a dead job that was retried."""
     retried = await ended(scene, None, OutcomeKind.DEAD)
-    cancelled = await ended(scene, Keep(60.0, 1, "shop.pay"), OutcomeKind.CANCEL)
+    cancelled = await ended(scene, KeepRule(60.0, 1, "shop.pay"), OutcomeKind.CANCEL)
     await scene.store.act([retried, cancelled], RetryJobs())
     worker = await scene.worker(lease_seconds=1000 * DAY)
     (running, _) = await scene.claim(worker, 2)
@@ -133,6 +133,6 @@ async def pruning_never_touches_live_jobs(scene: Scene) -> None:
 async def ended_in_other_lanes(scene: Scene) -> bytes:
     """Make a done job in a lane of its own, while others wait."""
     worker, claim = await scene.running(lane="shop:beside")
-    await scene.finish(worker, claim, keep=Keep(60.0))
+    await scene.finish(worker, claim, keep=KeepRule(60.0))
     assert await scene.state(claim.id) == DONE
     return claim.id

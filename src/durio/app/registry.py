@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from durio.app.tasks import function_location, function_name, takes_context
+from durio.app.context_parameter import takes_context
+from durio.app.tasks import function_location, function_name
 from durio.model.argument_codec import ArgumentCodec
 from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
 from durio.model.names import check_name, lane
 from durio.model.option_values import keep_of
 from durio.model.options import UNSET, CallOptions
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.model.queues import Queue
 from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
@@ -53,7 +54,7 @@ class Registry:
         aliases = self._aliases(task, options)
         for name in (task, *aliases):
             self._refuse_duplicate(name, function)
-        context = takes_context(function)
+        context = takes_context(function, task)
         policies = {**self._defaults, **options.policies(task)}
         if policies["retry"].has_no_backoff:
             self._emit("retry.unpaused", task=task, place=function_location(function))
@@ -79,7 +80,7 @@ class Registry:
         before = self.queues.get(queue.name)
         self.queues[queue.name] = queue if before is None else before.changed_by(queue)
 
-    def queue_keeps(self) -> dict[str, Keep]:
+    def queue_keeps(self) -> dict[str, KeepRule]:
         """Return the retention by lane, for queues that set their own."""
         lanes = {lane(self.namespace, name): q for name, q in self.queues.items()}
         return {

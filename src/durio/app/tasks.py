@@ -5,11 +5,11 @@ own parameters never collide with option names, and ParamSpec keeps all types.
 """
 
 import inspect
-import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from functools import update_wrapper, wraps
 from typing import (
+    TYPE_CHECKING,
     Any,
     Generic,
     ParamSpec,
@@ -24,10 +24,16 @@ from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
 from durio.client.handle import Job, JobClient, find_job
 from durio.client.rows import explain_row, numbered, parse_row, row_options
 from durio.client.task_by_name import TaskTarget
-from durio.model.errors import DurioError, InvariantBroken, UsageError
+from durio.model.celery_names import line_for_method
+from durio.model.errors import (
+    DurioError,
+    InvariantBroken,
+    UnknownAttribute,
+    UsageError,
+)
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
-from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention
+from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention, UniqueName
 from durio.model.plan import Signature
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
@@ -108,6 +114,20 @@ class TaskCalls(Generic[P, R]):
     def name(self) -> str:
         """The task's name in jobs: `<app>.<function>`."""
         return self._handler.task
+
+    if not TYPE_CHECKING:  # a checker must still see that there is no such attribute
+
+        def __getattr__(self, name: str) -> Any:
+            # The handler is missing while a task is copied or unpickled.
+            handler = self.__dict__.get("_handler")
+            line = handler and line_for_method(name, handler.task)
+            if not line:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}",
+                    name=name,
+                    obj=self,
+                )
+            raise UnknownAttribute(f"a task has no {name}()", cure=line)
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job; return after a write that survives a power failure."""
@@ -259,7 +279,7 @@ class TaskWithOptions(TaskCalls[P, R]):
         delay: Duration = UNSET,
         at: datetime = UNSET,
         key: str | None = UNSET,
-        unique: KeyPolicy = UNSET,
+        unique: KeyPolicy | UniqueName = UNSET,
         priority: int = UNSET,
         retry: Retry | int = UNSET,
         timeout: Timeout = UNSET,
@@ -334,21 +354,6 @@ def call_here(client: TaskClient, handler: Handler, args: Any, kwargs: Any) -> A
     elif has_context:
         args = args[1:]
     return handler.function(*args, **kwargs)
-
-
-def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether the first parameter is annotated Context or Context[Deps]."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        return False
-    hint = parameters[0].annotation
-    if isinstance(hint, str):
-        try:
-            hint = typing.get_type_hints(function).get(parameters[0].name)
-        except (NameError, AttributeError, SyntaxError, TypeError):
-            # The codec reports wrong annotations; here only the first parameter matters.
-            return hint.split("[")[0].rpartition(".")[2] == "Context"
-    return (typing.get_origin(hint) or hint) is Context
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
+from durio.client.bounds import Bounds
 from durio.client.reliable_write import Answers
 from durio.client.restarting_task import RestartingTask
 from durio.model.errors import DurioError, QueueClosed, QueueFull
 from durio.model.job import NewJob
 from durio.model.names import queue_of
+from durio.model.quantities import counted
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Full, Locked
 from durio.telemetry.emit import Emit
@@ -85,6 +87,7 @@ class QueueWaiters:
     try_once: TryOnce
     clock: Clock
     emit: Emit
+    bounds: Bounds
     full: Full | None = None  # the last refusal
     drain_rate: DrainRate = field(default_factory=DrainRate)
     waiters: deque[QueueWaiter] = field(default_factory=deque[QueueWaiter])
@@ -224,12 +227,12 @@ class QueueWaiters:
         full = self.full or Full(self.lane, 0, 0)
         queue = queue_of(self.lane)
         hint = HINT_SECONDS if full.is_soft else self.drain_rate.hint(jobs)
-        bound = "the soft bound" if full.is_soft else "its bound"
         return QueueFull(
-            f"queue {queue!r} is full: {full.depth} jobs wait, {bound} is {full.limit}, "
-            f"and there was no room for {waited_seconds:g} s",
+            f"queue {queue!r} is full: {counted(full.depth, 'waiting job')}, its bound is "
+            f"{full.limit}, set by {self.bounds.origin_of(full)}; there was no room for "
+            f"{waited_seconds:g} s",
             cure=f"Try again in {hint:g} s. More workers empty it sooner; a larger "
-            "maxsize only makes jobs wait longer.",
+            "bound only makes jobs wait longer.",
             queue=queue,
             depth=full.depth,
             limit=full.limit,
@@ -261,6 +264,6 @@ def queue_closed(full: Full) -> QueueClosed:
     queue = queue_of(full.lane)
     return QueueClosed(
         f"queue {queue!r} is closed: it takes no new jobs",
-        cure="Somebody closed it by hand; see: durio queues ls.",
+        cure="An operator closed it. See `durio queues ls`.",
         queue=queue,
     )

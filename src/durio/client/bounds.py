@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Collection
 
+from durio.model.names import queue_of
 from durio.model.options import UNSET
 from durio.model.quantities import seconds
 from durio.model.queues import Queue
+from durio.ports.enqueue import Full
 from durio.ports.store import Store
 
 
@@ -24,6 +26,18 @@ class Bounds:
             self.maxsizes[lane] = queue.maxsize
         if queue.full_wait is not UNSET:
             self.waits[lane] = seconds(queue.full_wait, "full_wait")
+
+    def origin_of(self, full: Full) -> str:
+        """Who set the bound that a queue has reached, as far as this App can know."""
+        declared = self.maxsizes.get(full.lane)
+        if full.is_soft:
+            return "the setting queue.soft_max"
+        if full.limit == declared:
+            queue = queue_of(full.lane)
+            return f"app.queue({queue!r}, maxsize={declared}) in this code"
+        if full.lane not in self.maxsizes and full.limit == self.default:
+            return "the setting queue.embedded_max, for a worker in this process"
+        return "`durio queues limit`, or by the code of another program"
 
     def wait_of(self, lane: str) -> float:
         """Return seconds that an enqueue waits for room in this lane."""

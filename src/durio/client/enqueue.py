@@ -34,8 +34,9 @@ from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
 from durio.model.keys import key_claim, window
 from durio.model.names import lane
+from durio.model.option_values import check_unique
 from durio.model.options import UNSET, CallOptions, stored_options
-from durio.model.quantities import seconds
+from durio.model.quantities import counted, seconds
 from durio.model.settings import PayloadSettings
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued, Full
@@ -101,7 +102,8 @@ class JobBuilder:
         options = self._options
         if options.key is None:
             return None
-        policy = window() if options.unique is UNSET else options.unique
+        unique = options.unique
+        policy = window() if unique is UNSET else check_unique(unique)
         return key_claim(policy, self._task, options.key, key_payload)
 
 
@@ -236,7 +238,9 @@ class Enqueuer:
         waiters = self._waiters.get(full.lane)
         if waiters is None:
             try_once = self._batcher.try_once
-            waiters = QueueWaiters(full.lane, try_once, self._clock, self._emit)
+            waiters = QueueWaiters(
+                full.lane, try_once, self._clock, self._emit, self._bounds
+            )
             self._waiters[full.lane] = waiters
         waiters.observe(full)
         wait_seconds = self._bounds.wait_of(full.lane)
@@ -259,7 +263,7 @@ class Enqueuer:
 
 
 def stored_before_text(answers: Answers, jobs: Sequence[NewJob]) -> str:
-    return f"{len(answers)} of {len(jobs)} jobs were stored before"
+    return f"{len(answers)} of {counted(len(jobs), 'job')} stored before"
 
 
 def partly_stored_error(error: StoreError, what: str, stored: int) -> StoreError:

@@ -81,10 +81,22 @@ class InvalidOption(UsageError):
     code = "invalid_option"
 
 
+class UnknownAttribute(UsageError, AttributeError):
+    """A name of another library that a task does not have."""
+
+    code = "unknown_attribute"
+
+
 class InvalidArguments(UsageError):
     """Arguments that do not fit the task's signature."""
 
     code = "invalid_arguments"
+
+
+class InvalidResult(UsageError):
+    """A result that does not fit the annotation of its task."""
+
+    code = "invalid_result"
 
 
 class NotSerializable(UsageError):

@@ -2,19 +2,47 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import msgspec
 
 from durio.model.codec import encode
 from durio.model.errors import InvalidOption
 from durio.model.job import PRIORITY_MAX
-from durio.model.keys import KeyPolicy
+from durio.model.keys import KeyPolicy, replace, while_active, while_waiting
 from durio.model.names import check_name
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.model.quantities import seconds
 from durio.model.retry import Retry
 
 YEAR_MAX = 9000  # a later time may not fit a datetime
-Retention = int | str | timedelta
+COUNT_MAX = 2**31 - 1
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """`retention=Keep(100)`: the newest 100 final jobs of the task or queue stay."""
+
+    __module__ = "durio"
+
+    count: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a count."""
+        is_count = isinstance(self.count, int) and not isinstance(self.count, bool)
+        if not is_count or not 0 <= self.count <= COUNT_MAX:
+            raise InvalidOption(
+                f"Keep cannot take {self.count!r}",
+                cure="Give the number of jobs that stay, such as Keep(100); Keep(0) "
+                "deletes a job when it is done.",
+                option="retention",
+                value=self.count,
+            )
+
+
+Retention = Keep | str | timedelta
+# The policies that have no parameters may be given by name.
+UniqueName = Literal["while_waiting", "while_active", "replace"]
+POLICIES = {policy.name: policy for policy in (while_waiting, while_active, replace)}
 
 
 def check_priority(priority: Any) -> int:
@@ -51,17 +79,23 @@ def check_at(at: Any) -> None:
 
 
 def check_retention(retention: Any) -> None:
-    """Refuse anything but a count (int) or an age."""
-    if isinstance(retention, bool) or not isinstance(retention, int | str | timedelta):
+    """Refuse anything but a Keep or an age; a bare number could mean either."""
+    if isinstance(retention, int | float) and not isinstance(retention, bool):
+        raise InvalidOption(
+            f"retention cannot be the number {retention!r}",
+            cure=f"Write Keep({retention!r}) to keep this number of jobs, or "
+            f'"{retention!r}s" for an age in seconds.',
+            option="retention",
+            value=retention,
+        )
+    if not isinstance(retention, Keep | str | timedelta):
         raise InvalidOption(
             f"retention cannot be {retention!r}",
-            cure="Give a count such as 100, or an age such as '48h'.",
+            cure="Give an age such as '48h', or Keep(100) for the newest 100 jobs.",
+            option="retention",
+            value=retention,
         )
-    if isinstance(retention, int) and retention < 0:
-        raise InvalidOption(
-            f"retention cannot be {retention}", cure="Give 0 or more, or an age."
-        )
-    if not isinstance(retention, int):
+    if not isinstance(retention, Keep):
         seconds(retention, "retention")
 
 
@@ -83,14 +117,18 @@ def check_meta_size(meta: Mapping[str, Any], bytes_max: int) -> None:
         )
 
 
-def check_unique(policy: Any) -> None:
-    """Refuse anything but a policy of durio.keys."""
+def check_unique(policy: Any) -> KeyPolicy:
+    """Return a policy of durio.keys; one without parameters may be given by name."""
+    if isinstance(policy, str) and policy in POLICIES:
+        return POLICIES[policy]
     if not isinstance(policy, KeyPolicy):
         raise InvalidOption(
             f"unique cannot be {policy!r}",
             cure="Use while_waiting, while_active, window(), replace or debounce() "
-            "from durio.keys.",
+            "from durio.keys; three of them also by name: "
+            f"{', '.join(map(repr, POLICIES))}.",
         )
+    return policy
 
 
 def check_process(process: Any) -> bool:
@@ -123,9 +161,12 @@ def retry_fields(policy: Retry) -> dict[str, Any]:
     }
 
 
-def keep_of(retention: Retention, bucket: str, longest: float = 365 * 86400.0) -> Keep:
-    """Parse a retention: an int keeps that many newest jobs of `bucket`, else it is an age."""
+def keep_of(
+    retention: Retention, bucket: str, longest: float = 365 * 86400.0
+) -> KeepRule:
+    """Parse a retention: a Keep is for the newest jobs of `bucket`, else it is an age."""
     check_retention(retention)
-    if isinstance(retention, int):
-        return Keep(0.0) if retention == 0 else Keep(longest, retention, bucket)
-    return Keep(seconds(retention, "retention"))
+    if isinstance(retention, Keep):
+        count = retention.count
+        return KeepRule(longest, count, bucket) if count else KeepRule(0.0)
+    return KeepRule(seconds(retention, "retention"))

@@ -7,12 +7,13 @@ of `App.task` and `Task.options` are written by hand; tests/unit/app/test_option
 compares them with the table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 
+from durio.model.celery_names import line_for_option
 from durio.model.codec import encoder
 from durio.model.errors import InvalidOption
 from durio.model.keys import KeyPolicy
@@ -27,6 +28,7 @@ from durio.model.option_table import (
 )
 from durio.model.option_values import (
     Retention,
+    UniqueName,
     check_aliases,
     check_at,
     check_meta,
@@ -184,9 +186,10 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = UNSET
     unique: Annotated[
-        KeyPolicy,
+        KeyPolicy | UniqueName,
         Option(
-            "how long the key holds, and what a second enqueue does: see `durio.keys`",
+            "how long the key holds, and what a second enqueue does: see `durio.keys`; "
+            'policies without parameters also by name, such as `"while_active"`',
             CALL,
             _by(check_unique),
             default='`window("24h")`',
@@ -207,8 +210,8 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     retention: Annotated[
         Retention,
         Option(
-            'how long the job stays after its end: an age such as `"48h"`, or a count '
-            "such as `100`",
+            'how long the job stays after its end: an age such as `"48h"`, or '
+            "`Keep(100)` for the newest 100 of the task",
             TASK_CALL,
             keep_of,
             default="`retention.done_seconds`",
@@ -251,14 +254,9 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of_task(cls, given: Mapping[str, Any]) -> Self:
         """Return the options of `@app.task(...)`; refuse unknown names and bad values."""
-        for name in given:
-            if name not in TASK_OPTIONS:
-                raise InvalidOption(
-                    f"a task has no option {name!r}",
-                    cure=f"Options: {', '.join(TASK_OPTIONS)}."
-                    f"{did_you_mean(name, TASK_OPTIONS)}",
-                )
         for name, value in given.items():
+            if name not in TASK_OPTIONS:
+                raise _unknown(name, value, TASK_OPTIONS, "a task has no option")
             OPTIONS[name].parse(value, "")
         return cls(**given)
 
@@ -275,17 +273,19 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         if not changes:
             return self
         for name, value in changes.items():
-            check_option(name)(value)
+            check_option(name, value)
         if self.meta is not UNSET and changes.get("meta"):
             changes = {**changes, "meta": {**(self.meta or {}), **changes["meta"]}}
         changed = msgspec.structs.replace(self, **changes)
         if changed.delay is not UNSET and changed.at is not UNSET:
             raise InvalidOption(
-                "delay and at are both given", cure="Give one: after, or when."
+                "delay and at are both given",
+                cure="Use either delay= or at=, not both.",
             )
         if changed.unique is not UNSET and changed.key in (UNSET, None):
             raise InvalidOption(
-                f"unique={changed.unique.name} needs a key", cure="Add key=..."
+                f"unique={check_unique(changed.unique).name} needs a key",
+                cure="Add key=...",
             )
         return changed
 
@@ -308,15 +308,17 @@ FLAGS = {name: option.flag for name, option in OPTIONS.items() if option.flag}
 NO_OPTIONS = CallOptions()
 
 
-def check_option(name: str) -> Callable[[Any], None]:
-    """Return the check of this option of a call; refuse an unknown name."""
-    check = CHECKS.get(name)
-    if check is None:
-        raise InvalidOption(
-            f"there is no option {name!r}",
-            cure=f"Options: {', '.join(CHECKS)}.{did_you_mean(name, CHECKS)}",
-        )
-    return check
+def check_option(name: str, value: Any) -> None:
+    """Refuse an unknown option of a call, or a value that it cannot have."""
+    if name not in CHECKS:
+        raise _unknown(name, value, CHECKS, "there is no option")
+    CHECKS[name](value)
+
+
+def _unknown(name: str, value: Any, known: Collection[str], what: str) -> InvalidOption:
+    line = line_for_option(name, value)
+    listed = f"Options: {', '.join(known)}.{did_you_mean(name, known)}"
+    return InvalidOption(f"{what} {name!r}", cure=line or listed)
 
 
 # --- the stored form

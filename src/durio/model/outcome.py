@@ -28,10 +28,11 @@ class Reason:
     WORKER_LOST = "worker_lost"
     UNKNOWN_TASK = "unknown_task"
     BAD_PAYLOAD = "bad_payload"
+    BAD_RESULT = "bad_result"
     REQUESTED = "requested"
 
 
-class Keep(NamedTuple):
+class KeepRule(NamedTuple):
     """How long a final job is kept: an age, or the newest `count` of a bucket.
 
     With `seconds` 0 the job is deleted at once. `bucket` is the task or queue that `count`
@@ -51,7 +52,7 @@ class Outcome(NamedTuple):
     kind: int
     result: bytes | None = None  # done
     result_seconds: float = 3600.0  # done: how long the result may be read
-    keep: Keep | None = None  # final: None means the store's default for that state
+    keep: KeepRule | None = None  # final: None means the store's default for that state
     delay_seconds: float = 0.0  # retry, snooze, release
     error: bytes | None = None  # retry, dead, cancel: one JSON object
     reason: str | None = None  # dead

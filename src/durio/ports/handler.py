@@ -8,7 +8,7 @@ import msgspec
 
 from durio.model.argument_codec import ArgumentCodec
 from durio.model.job import PRIORITY_DEFAULT
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.model.queues import DEFAULT_QUEUE
 from durio.model.retry import Retry
 from durio.model.timeout import TimeLimits
@@ -35,5 +35,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = PRIORITY_DEFAULT
     retry: Retry
     limits: TimeLimits
-    keep: Keep | None = None  # for done and cancelled jobs; None: the store's default
+    keep: KeepRule | None = (
+        None  # for done and cancelled jobs; None: the store's default
+    )
     result_seconds: float

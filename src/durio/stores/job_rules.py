@@ -9,7 +9,7 @@ from durio.model.job import DEAD
 from durio.model.keys import key_hash
 from durio.model.names import namespace_of
 from durio.model.options import row_options
-from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason, RescuedJob
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason, RescuedJob
 
 # --- ends
 
@@ -49,13 +49,13 @@ def lease_lost(job_id: bytes) -> LeaseLost:
     )
 
 
-def retention_of(opts: bytes | None) -> Keep | None:
+def retention_of(opts: bytes | None) -> KeepRule | None:
     """Return the job's own retention; None if it sets none."""
     try:
         kept = row_options(opts).keep
     except InvalidOption:
         return None  # damaged options: use the default retention
-    return None if kept is None else Keep(*kept)
+    return None if kept is None else KeepRule(*kept)
 
 
 def renamed_key(opts: bytes | None, task: str) -> bytes | None:

@@ -22,7 +22,7 @@ from durio.model.errors import (
 )
 from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
-from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
 from durio.model.retry import Decision, classify
 from durio.model.settings import Settings
 from durio.model.transitions import LOST_MAX
@@ -68,7 +68,7 @@ class AttemptRunner:
         executor: Executor,
         settings: Settings,
         middleware: Sequence[Middleware],
-        keeps: Mapping[str, Keep],
+        keeps: Mapping[str, KeepRule],
         worker_name: str,
         report: Callable[[Attempt, bytes], None],
         begin: Begin | None = None,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
 from durio.model.options import RowOptions, row_options
-from durio.model.outcome import Keep, Outcome
+from durio.model.outcome import KeepRule, Outcome
 from durio.model.retry import Retry
 from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
@@ -33,7 +33,7 @@ class AttemptEnvironment(Protocol):
 
     clock: Clock
     deps: Any
-    keeps: Mapping[str, Keep]
+    keeps: Mapping[str, KeepRule]
     loop: asyncio.AbstractEventLoop
     report: "Callable[[Attempt, bytes], None]"
     begin: Begin | None
@@ -157,10 +157,10 @@ class Attempt:
         return limits if self.overrides is None else self.overrides.limits(limits)
 
     @property
-    def keep(self) -> Keep | None:
+    def keep(self) -> KeepRule | None:
         """Retention of the job once it is done or cancelled."""
         if self.overrides is not None and self.overrides.keep is not None:
-            return Keep(*self.overrides.keep)
+            return KeepRule(*self.overrides.keep)
         return self.handler.keep or self.runner.keeps.get(self.claim.lane)
 
     def context(self) -> Context[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.model.queues import Serving
 from durio.model.settings import Settings
 from durio.ports.fleet import SendProcessMessage
@@ -56,7 +56,9 @@ class WorkerConfig:
     handlers: Mapping[str, Handler]
     tasks: Mapping[str, Mapping[str, Any]]
     settings: Settings
-    keeps: Mapping[str, Keep] = field(default_factory=dict[str, Keep])  # by lane
+    keeps: Mapping[str, KeepRule] = field(
+        default_factory=dict[str, KeepRule]
+    )  # by lane
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from durio import App, JobNotFound, State
+from durio import App, JobNotFound, Keep, State
 from durio.errors import ResultExpired
 from durio.maintenance.pruner import IDLE_SECONDS, Pruner
 from tests.faults.faulty_store import FaultyStore
@@ -44,7 +44,7 @@ async def test_a_job_stays_for_its_age_and_then_goes(app: App):
 @pytest.mark.proves("M39")
 @virtual
 async def test_the_last_hundred_of_a_task_stay(app: App):
-    task = app.task(retention=100)(echo)
+    task = app.task(retention=Keep(100))(echo)
     other = app.task(name="other")(echo)
     jobs = await task.enqueue_many([(n,) for n in range(150)])
     await other.enqueue_many([(n,) for n in range(20)])
@@ -56,9 +56,9 @@ async def test_the_last_hundred_of_a_task_stay(app: App):
 @pytest.mark.proves("M39")
 @virtual
 async def test_a_queue_keeps_what_its_tasks_do_not_say(app: App):
-    app.queue("mail", retention=10)
+    app.queue("mail", retention=Keep(10))
     task = app.task(queue="mail")(echo)
-    own = app.task(name="own", queue="mail", retention=5)(echo)
+    own = app.task(name="own", queue="mail", retention=Keep(5))(echo)
     await task.enqueue_many([(n,) for n in range(30)])
     await own.enqueue_many([(n,) for n in range(30)])
     await task.options(queue="else").enqueue_many([(n,) for n in range(30)])
@@ -71,7 +71,7 @@ async def test_a_queue_keeps_what_its_tasks_do_not_say(app: App):
 async def test_a_call_may_keep_its_job_longer_or_not_at_all(app: App):
     task = app.task(retention="1h")(echo)
     long = await task.options(retention="10h").enqueue(1)
-    gone = await task.options(retention=0).enqueue(2)
+    gone = await task.options(retention=Keep(0)).enqueue(2)
     await drained(app)
     with pytest.raises(JobNotFound):
         await gone.status()

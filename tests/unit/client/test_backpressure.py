@@ -76,6 +76,10 @@ async def test_an_enqueue_waits_five_seconds_for_room(app: App):
     error = caught.value
     assert (error.queue, error.depth, error.limit, error.stored) == ("mail", 3, 3, 0)
     assert error.code == "queue_full"
+    assert error.what == (
+        "queue 'mail' is full: 3 waiting jobs, its bound is 3, set by app.queue('mail', "
+        "maxsize=3) in this code; there was no room for 5 s"
+    )
     assert 1.0 <= error.retry_after <= 60.0
     assert len(await records(app)) == 3
 
@@ -102,7 +106,7 @@ async def test_the_wait_is_a_setting_and_each_queue_may_have_its_own(app: App):
         calls = usual.options(queue=queue)
         await calls.enqueue(1)
         start = app.clock.monotonic()
-        with pytest.raises(QueueFull):
+        with pytest.raises(QueueFull, match="is full: 1 waiting job, its bound is 1"):
             await calls.enqueue(2)
         waited[queue] = round(app.clock.monotonic() - start, 6)
     assert waited == {"mail": 1.5, "sms": 7.0, "fax": 0.0}
@@ -378,7 +382,7 @@ async def test_the_error_says_how_many_rows_were_stored(app: App):
         await task.enqueue_many([(n,) for n in range(30)])
     assert app.clock.monotonic() - start == pytest.approx(5.0)
     assert caught.value.stored == 8 == len(await records(app))
-    assert "8 of 30 jobs were stored before" in str(caught.value)
+    assert "8 of 30 jobs stored before" in str(caught.value)
     assert await waiting(app) == list(range(8))
 
 
@@ -482,7 +486,7 @@ async def test_the_soft_bound_is_judged_about_once_a_second(app: App):
             await task.enqueue(9)
         assert app.clock.monotonic() - start == pytest.approx(2.0)
         assert (caught.value.limit, caught.value.stored) == (5, 0)
-        assert "the soft bound" in str(caught.value)
+        assert "set by the setting queue.soft_max;" in str(caught.value)
         await take(app, 4)
         assert (await task.enqueue(9)).created  # after the next look
 

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from durio.client.bounds import Bounds, BoundsDeclarer
+from durio.ports.enqueue import Full
 from durio.ports.store import Store
 
 A, B = "shop:a", "shop:b"
@@ -121,3 +122,20 @@ def test_what_changes_meanwhile_is_told_too() -> None:
         assert told.calls == [{A: 3}, {A: 4}]
 
     asyncio.run(story())
+
+
+ORIGINS = {
+    "the code": (Full(A, 3, 3), "app.queue('a', maxsize=3) in this code"),
+    "an operator": (Full(A, 2, 2), "`durio queues limit`, or by the code of another"),
+    "an operator, undeclared": (Full(B, 2, 2), "`durio queues limit`, or by the code"),
+    "a default": (Full(B, 9, 9), "the setting queue.embedded_max"),
+    "the soft bound": (Full(B, 9, 9, is_soft=True), "the setting queue.soft_max"),
+}
+
+
+@pytest.mark.parametrize("who", ORIGINS)
+def test_who_set_a_bound(who: str) -> None:
+    _, bounds, _ = made()
+    bounds.default = 9
+    full, text = ORIGINS[who]
+    assert bounds.origin_of(full).startswith(text)

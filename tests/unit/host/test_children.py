@@ -42,7 +42,7 @@ from durio.host.child_wire import (
 from durio.host.processes import cores, cpu_seconds_of, own_rss_bytes, rss_bytes_of
 from durio.model.errors import ChildFailed, InvariantBroken
 from durio.model.job import Claim
-from durio.model.outcome import Keep, Outcome, OutcomeKind
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind
 from durio.model.settings import PayloadSettings, Settings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.log import install_job_fields, new_records
@@ -56,7 +56,7 @@ ORIGIN = AppOrigin(
 )
 SETUP = Setup(ORIGIN, "sqlite:///x.db", "/x", Settings(), "host/7", 20)
 TO_CHILD = [SETUP, ChildRun(CLAIM), Warn(), Interrupt("stop"), End()]
-OUTCOME = Outcome(b"id", 3, 0, b"[1]", 60.0, Keep(5.0, 10, "bucket"), error=b"{}")
+OUTCOME = Outcome(b"id", 3, 0, b"[1]", 60.0, KeepRule(5.0, 10, "bucket"), error=b"{}")
 EVENT = JobEvent("job.dead", b"id", "e2e.work", "e2e:default", 2, meta={"a": [1]})
 FROM_CHILD = [
     Ready(["e2e.work"]),
@@ -552,7 +552,7 @@ from durio import Context
 log = logging.getLogger("shop")
 def aside(number):
     log.warning("aside %d", number)
-    Context.current().progress_sync(number)
+    Context.current().progress(number)
     return number
 @app.task(process=True)
 def work() -> list[int]:

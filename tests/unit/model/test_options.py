@@ -2,14 +2,22 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 
 from durio.model.codec import encoder
 from durio.model.errors import InvalidName, InvalidOption
 from durio.model.job import Priority
-from durio.model.keys import debounce, window
-from durio.model.option_values import keep_of
+from durio.model.keys import (
+    KeyPolicy,
+    debounce,
+    replace,
+    while_active,
+    while_waiting,
+    window,
+)
+from durio.model.option_values import Keep, check_unique, keep_of
 from durio.model.options import (
     CHECKS,
     NO_OPTIONS,
@@ -22,7 +30,7 @@ from durio.model.options import (
     row_options,
     stored_options,
 )
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.model.retry import Retry
 from durio.model.timeout import DEFAULT_LIMITS, TimeLimits
 
@@ -63,8 +71,8 @@ STORED_BYTES: list[tuple[dict[str, object], bytes]] = [
     ({"timeout": None}, b'{"timeout":null}'),
     ({"timeout": (1, 2)}, b'{"timeout":[1.0,2.0]}'),
     ({"meta": {"a": 1}}, b'{"meta":{"a":1}}'),
-    ({"retention": 100}, b'{"keep":[31536000.0,100,"shop.pay"]}'),
-    ({"retention": 0}, b'{"keep":[0.0,null,null]}'),
+    ({"retention": Keep(100)}, b'{"keep":[31536000.0,100,"shop.pay"]}'),
+    ({"retention": Keep(0)}, b'{"keep":[0.0,null,null]}'),
     ({"retention": "48h"}, b'{"keep":[172800.0,null,null]}'),
     ({"result_ttl": "1m"}, b'{"result_seconds":60.0}'),
     ({"key": "k", "meta": None}, b'{"key":"k"}'),
@@ -72,7 +80,7 @@ STORED_BYTES: list[tuple[dict[str, object], bytes]] = [
         {
             "key": "k",
             "result_ttl": 60,
-            "retention": 5,
+            "retention": Keep(5),
             "meta": {"b": [1]},
             "timeout": 20,
             "retry": 1,
@@ -130,6 +138,7 @@ def test_good_ones_are_taken_and_later_ones_win() -> None:
         {"retry": -1},
         {"retry": Retry(on=(OSError,))},
         {"retry": Retry(never=(OSError,))},
+        {"retention": 100},
         {"retention": -1},
         {"retention": True},
         {"retention": 1.5},
@@ -182,7 +191,7 @@ def test_overrides_are_stored_and_read_back() -> None:
             retry=Retry(2, base="1s", delays=(1, "2s")),
             timeout=10,
             meta={"file": PurePosixPath("/a")},
-            retention=100,
+            retention=Keep(100),
             result_ttl="1m",
             key="k",
         )
@@ -216,7 +225,66 @@ def test_huge_meta_is_refused() -> None:
 
 @pytest.mark.proves("M39", "M41")
 def test_retention_is_a_count_or_an_age() -> None:
-    assert keep_of("48h", "b") == Keep(172800.0)
-    assert keep_of(timedelta(hours=1), "b") == Keep(3600.0)
-    assert keep_of(100, "b", longest=5.0) == Keep(5.0, 100, "b")
-    assert keep_of(0, "b") == Keep(0.0)
+    assert keep_of("48h", "b") == KeepRule(172800.0)
+    assert keep_of(timedelta(hours=1), "b") == KeepRule(3600.0)
+    assert keep_of(Keep(100), "b", longest=5.0) == KeepRule(5.0, 100, "b")
+    assert keep_of(Keep(0), "b") == KeepRule(0.0)
+
+
+def test_a_bare_number_is_no_retention_and_both_spellings_are_shown() -> None:
+    with pytest.raises(InvalidOption, match="retention cannot be the number 100") as e:
+        CallOptions.of_task({"retention": 100})
+    assert "Keep(100)" in e.value.cure
+    assert '"100s"' in e.value.cure
+
+
+@pytest.mark.parametrize("count", [-1, True, 1.5, "5", None], ids=repr)
+def test_keep_takes_a_count_only(count: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"Keep cannot take {count!r}") as caught:
+        Keep(count)
+    assert "such as Keep(100)" in caught.value.cure
+
+
+def test_keeps_are_values() -> None:
+    assert {Keep(5): 1}[Keep(5)] == 1
+    assert Keep(5) != Keep(6)
+    with pytest.raises(AttributeError):
+        Keep(5).count = 6  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize("policy", [while_waiting, while_active, replace])
+def test_policies_without_parameters_have_names(policy: KeyPolicy) -> None:
+    assert check_unique(policy.name) is policy
+    NO_OPTIONS.with_changes({"key": "k", "unique": policy.name})
+    with pytest.raises(InvalidOption, match=f"unique={policy.name} needs a key"):
+        NO_OPTIONS.with_changes({"unique": policy.name})
+
+
+@pytest.mark.parametrize("name", ["window", "debounce", "always", ""])
+def test_other_names_are_no_policies(name: str) -> None:
+    with pytest.raises(InvalidOption, match="unique cannot be") as caught:
+        NO_OPTIONS.with_changes({"key": "k", "unique": name})
+    assert "'while_active'" in caught.value.cure
+
+
+def test_delay_and_at_are_not_for_one_call() -> None:
+    with pytest.raises(InvalidOption, match="both given") as caught:
+        NO_OPTIONS.with_changes({"delay": 5, "at": datetime(2030, 1, 1, tzinfo=UTC)})
+    assert caught.value.cure == "Use either delay= or at=, not both."
+
+
+CELERY: dict[str, tuple[Any, str]] = {
+    "countdown": (60, ".options(delay=60).enqueue(...)"),
+    "eta": (datetime(2030, 1, 1, tzinfo=UTC), ".options(at=...).enqueue(...)"),
+    "max_retries": (3, "retry=3"),
+    "bind": (True, "`ctx: Context` as the first parameter"),
+}
+
+
+@pytest.mark.parametrize("name", CELERY)
+def test_options_of_celery_get_the_line_to_write(name: str) -> None:
+    value, line = CELERY[name]
+    for take in (CallOptions.of_task, NO_OPTIONS.with_changes):
+        with pytest.raises(InvalidOption, match=f"no option '{name}'") as caught:
+            take({name: value})
+        assert line in caught.value.cure

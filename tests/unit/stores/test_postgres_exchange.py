@@ -2,7 +2,7 @@
 
 from durio.model.ids import uuid7
 from durio.model.job import Claim
-from durio.model.outcome import Keep, Outcome, OutcomeKind
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind
 from durio.ports.exchange import Lane
 from durio.stores.postgres.exchange import in_lane_order, jobs_to_skip
 from durio.stores.postgres.exit import (
@@ -60,7 +60,7 @@ def test_plain_outcomes_make_short_arrays() -> None:
 
 
 def test_a_retention_of_its_own_fills_them() -> None:
-    kept = Outcome(ID[0], 1, OutcomeKind.DONE, keep=Keep(60, 3, "shop.t"))
+    kept = Outcome(ID[0], 1, OutcomeKind.DONE, keep=KeepRule(60, 3, "shop.t"))
     columns = keep_columns([kept, Outcome(ID[1], 1, OutcomeKind.DONE)])
     assert columns == ([60.0, None], ["shop.t", None], [3, None])
 

@@ -17,7 +17,7 @@ from durio.model.errors import (
 )
 from durio.model.job import DONE, READY
 from durio.model.keys import key_claim, while_active
-from durio.model.outcome import Keep, Outcome
+from durio.model.outcome import KeepRule, Outcome
 from durio.ports.exchange import Lane
 from durio.stores.sqlite.statements import STATEMENTS
 from durio.stores.sqlite.store import SqliteStore
@@ -244,7 +244,7 @@ def test_keyed_plain_kept_and_refused_finish_together() -> None:
         await store.enqueue([plain, keyed, gone, stale])
         claims = (await store.exchange(worker, [], [Lane(LANE, 9)], 9)).claims
         ends = {c.id: Outcome(c.id, c.claim_no, 0, b"1") for c in claims}
-        ends[gone.id] = ends[gone.id]._replace(keep=Keep(0.0))
+        ends[gone.id] = ends[gone.id]._replace(keep=KeepRule(0.0))
         ends[stale.id] = ends[stale.id]._replace(claim_no=7)
         rejected = (await store.exchange(worker, list(ends.values()), (), 0)).rejected
         assert [r.id for r in rejected] == [stale.id]

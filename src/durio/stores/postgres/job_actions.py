@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from durio.model.errors import StoreError
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
@@ -325,8 +325,8 @@ async def end_jobs(
     """Cancel jobs whose lane rows are deleted; keep each for its own retention."""
     if not held:
         return []
-    now, default = await tx.now(), Keep(tx.retention.done_seconds)
-    ids, keeps, keys = list[bytes](), list[Keep](), list[tuple[bytes, bytes]]()
+    now, default = await tx.now(), KeepRule(tx.retention.done_seconds)
+    ids, keeps, keys = list[bytes](), list[KeepRule](), list[tuple[bytes, bytes]]()
     left: Counter[str] = Counter()
     for job_id, lane, opts, key in await tx.rows(LOCK_JOBS, sorted(held)):
         ids.append(job_id)

@@ -8,7 +8,7 @@ consequences for keys, retention and waiting workers in the same transaction.
 from typing import NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, READY
-from durio.model.outcome import Keep, Outcome, OutcomeKind, Reason
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
 from durio.stores.sqlite.bounds import add_to_depth
 from durio.stores.sqlite.death_counts import count_death
 from durio.stores.sqlite.keys import free_at_end, free_for_good
@@ -36,7 +36,7 @@ def leave_running(
 
     `except_worker` needs no wakeup.
     """
-    keep = outcome.keep or Keep(tx.retention.done_seconds)
+    keep = outcome.keep or KeepRule(tx.retention.done_seconds)
     values = (
         outcome.id,
         outcome.claim_no,
@@ -89,5 +89,5 @@ def free_key_at_end(
         free_at_end(tx, job_id, key, mode, state)
 
 
-def keeps_nothing(keep: Keep | None) -> bool:
+def keeps_nothing(keep: KeepRule | None) -> bool:
     return keep is not None and keep.count is None and keep.seconds <= 0

@@ -12,7 +12,7 @@ from durio.model.ids import format_ids
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, StoredJob
 from durio.model.keys import WINDOW, payload_digest
 from durio.model.names import namespace_of
-from durio.model.outcome import Keep
+from durio.model.outcome import KeepRule
 from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
@@ -150,7 +150,7 @@ def cancel_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
     return CANCELLED
 
 
-def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: Keep) -> None:
+def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: KeepRule) -> None:
     if keeps_nothing(keep):
         tx.db.rows(DELETE_JOB, (job_id,))
         return

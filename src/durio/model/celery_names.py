@@ -1,0 +1,31 @@
+"""Celery's names: each gets an error with the line to write here."""
+
+from typing import Any
+
+# An option of Celery, and what to write; `{}` is the value that was given.
+OPTIONS = {
+    "bind": "Write @app.task, and `ctx: Context` as the first parameter.",
+    "countdown": "Write .options(delay={}).enqueue(...).",
+    "eta": "Write .options(at={}).enqueue(...).",
+    "max_retries": "Write retry={}, or retry=Retry({}, base=30).",
+}
+# A method of Celery's tasks; `{}` is the task's name.
+METHODS = {
+    "apply_async": "Write await {0}.enqueue(...), or {0}.enqueue_sync(...) without an "
+    "event loop; options come first: {0}.options(delay=60).enqueue(...).",
+    "delay": "Write await {0}.enqueue(...), or {0}.enqueue_sync(...) without an event "
+    "loop.",
+}
+
+
+def line_for_option(name: str, value: Any) -> str | None:
+    """The line to write instead of this option; None if it is not Celery's."""
+    line = OPTIONS.get(name)
+    given = repr(value) if isinstance(value, int | float) else "..."
+    return None if line is None else line.replace("{}", given)
+
+
+def line_for_method(name: str, task: str) -> str | None:
+    """The line to write instead of this method; None if it is not Celery's."""
+    line = METHODS.get(name)
+    return None if line is None else line.format(task.rpartition(".")[2])
