@@ -25,6 +25,7 @@ from durio.client import task_by_name
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.caller_transaction import (
     enqueue_in_caller_tx,
+    open_store,
     refuse_async_tx,
     run_without_loop,
 )
@@ -287,7 +288,7 @@ class App:
             return self.run_sync(coro)
         try:
             refuse_async_tx(tx)
-            self.run_sync(self.store())
+            self.run_sync(open_store(self.store()))
         except BaseException:
             coro.close()
             raise

@@ -13,7 +13,7 @@ from durio.client.enqueue import refuse_conflicts, warn_large
 from durio.model.errors import InvariantBroken, StoreUnavailable, UsageError
 from durio.model.job import NewJob
 from durio.model.names import queue_of
-from durio.model.tx import Joinable, tx_kind
+from durio.model.tx import Joinable, tx_kind, without_django
 from durio.ports.enqueue import Enqueued
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
@@ -29,11 +29,12 @@ async def enqueue_in_caller_tx(
     jobs: Sequence[NewJob],
 ) -> list[Enqueued]:
     """Write these jobs in a transaction that the caller has open."""
+    driver_connection = without_django(tx)
     store = await open_store(opening)
     if not jobs:
         return []
     warn_large(emit, warn_bytes, jobs)
-    answers = await store.enqueue(jobs, tx=tx)
+    answers = await store.enqueue(jobs, tx=driver_connection)
     for answer in answers:
         if answer.full is not None and answer.full.is_closed:
             raise queue_closed(answer.full)

@@ -8,15 +8,27 @@ same database.
 from enum import Enum
 from typing import Any, Protocol
 
-from durio.model.errors import InvalidOption
+from durio.model.errors import InvalidOption, WrongTransaction
 
 
-class Joinable(Protocol):
-    """A connection or a session with a transaction; see `TxKind`."""
+class StatementRunner(Protocol):
+    """A connection or a session of a driver or of SQLAlchemy."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
         """Run a statement."""
         ...
+
+
+class DjangoConnection(Protocol):
+    """`django.db.connection`, or one of `django.db.connections`."""
+
+    def __getattr__(self, item: str, /) -> Any:
+        """It passes every attribute on to the connection of the calling thread."""
+        ...
+
+
+# A connection or a session with a transaction; see `TxKind`.
+Joinable = StatementRunner | DjangoConnection
 
 
 class TxKind(Enum):
@@ -31,6 +43,7 @@ class TxKind(Enum):
     CONNECTION = "sqlalchemy.Connection"
     ASYNC_SESSION = "sqlalchemy.ext.asyncio.AsyncSession"
     ASYNC_CONNECTION = "sqlalchemy.ext.asyncio.AsyncConnection"
+    DJANGO = "django.db.connection"
 
     @property
     def is_async(self) -> bool:
@@ -68,6 +81,8 @@ KINDS = {
     "sqlalchemy.ext.asyncio.session.AsyncSession": TxKind.ASYNC_SESSION,
     "sqlalchemy.ext.asyncio.scoping.async_scoped_session": TxKind.ASYNC_SESSION,
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": TxKind.ASYNC_CONNECTION,
+    "django.utils.connection.ConnectionProxy": TxKind.DJANGO,
+    "django.db.backends.base.base.BaseDatabaseWrapper": TxKind.DJANGO,
 }
 
 # Common wrong types, and what to pass instead.
@@ -116,3 +131,16 @@ def check_tx(tx: object) -> None:
     """Refuse an unknown transaction; None means that the job is stored by itself."""
     if tx is not None:
         tx_kind(tx)
+
+
+def without_django(tx: Any) -> Any:
+    """The driver's connection below one of Django; anything else as it is."""
+    if tx_kind(tx) is not TxKind.DJANGO:
+        return tx
+    if tx.connection is None or not (tx.in_atomic_block or not tx.autocommit):
+        raise WrongTransaction(
+            "Django's connection has no open transaction in this thread",
+            cure="Enqueue inside `with transaction.atomic():`, or leave tx out.",
+        )
+    tx.validate_thread_sharing()
+    return tx.connection

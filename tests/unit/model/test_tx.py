@@ -10,6 +10,8 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
 from sqlalchemy.ext import asyncio as alchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -30,6 +32,8 @@ REAL = {
     alchemy.AsyncSession: TxKind.ASYNC_SESSION,
     alchemy.async_scoped_session: TxKind.ASYNC_SESSION,
     alchemy.AsyncConnection: TxKind.ASYNC_CONNECTION,
+    ConnectionProxy: TxKind.DJANGO,
+    BaseDatabaseWrapper: TxKind.DJANGO,
 }
 
 
