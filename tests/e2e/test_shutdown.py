@@ -161,7 +161,9 @@ def test_renewal_outlives_a_blocked_loop(place: Place) -> None:
     assert not worker.events("worker.fenced")
     (told,) = worker.events("loop.blocked")
     assert told["task"] == "e2e.block"
+    assert "in block\n" in told["stack"].splitlines(keepends=True)[0]
     assert "time.sleep(seconds)" in told["stack"]
+    assert "durio/worker" not in told["stack"]
 
 
 @pytest.mark.proves("M103", "M114")

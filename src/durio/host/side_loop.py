@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
-from durio.host.signals import Signals, all_stacks, end_process, thread_stack
+from durio.host.signals import Signals, all_stacks, end_process, task_stack
 from durio.host.threads import LoopThread
 from durio.ports.executor import ThreadStack
 from durio.telemetry.emit import Emit
@@ -44,7 +44,7 @@ class WorkerMachine:
         return [] if self._signals is None else self._signals.received
 
     def stack(self) -> str:
-        return thread_stack(self._thread_id)
+        return task_stack(self._thread_id)
 
     def stacks(self) -> list[ThreadStack]:
         return all_stacks()

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NamedTuple, Self, cast, final
 
+from durio.model.quantities import counted
 from durio.ports.executor import ThreadStack
 
 HOST_NAME_CHARS_MAX = 64
@@ -26,6 +27,9 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RECEIVED_MAX = 16  # two are enough
 WAKER_READ_BYTES = 4096
 EXIT_TERMINATED = 143
+OUR_FILES = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
+# The files whose frames call the user's code on an event loop.
+CALLERS = (asyncio.events.__file__, os.path.join(OUR_FILES, "worker", "inflight.py"))  # noqa: PTH118
 
 
 @final
@@ -216,6 +220,27 @@ def thread_stack(thread_id: int) -> str:
         return f"no thread {thread_id}\n"
     stack = traceback.extract_stack(frame, limit=STACK_FRAMES_MAX)
     return "".join(traceback.format_list(stack))[-STACK_CHARS_MAX:]
+
+
+def task_stack(thread_id: int) -> str:
+    """The part of a thread's stack that an event loop called: the user's frames.
+
+    What called them, the loop and Durio, is counted in one last line.
+    """
+    frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    frame = frames.get(thread_id)
+    stack = [] if frame is None else traceback.extract_stack(frame)
+    called = [n for n, each in enumerate(stack) if each.filename in CALLERS]
+    first = called[-1] + 1 if called else 0
+    while first < len(stack) and stack[first].filename.startswith(OUR_FILES):
+        first += 1
+    if not 0 < first < len(stack):
+        return thread_stack(thread_id)
+    shown = "".join(traceback.format_list(stack[first:][-STACK_FRAMES_MAX:]))
+    above = counted(first, "frame")
+    return (
+        f"{shown[-STACK_CHARS_MAX:]}  (called through {above} of asyncio and Durio)\n"
+    )
 
 
 def all_stacks() -> list[ThreadStack]:

@@ -39,7 +39,7 @@ MEANINGS: dict[str, EmissionMeaning] = {
     ),
     JOB_RESCUED: EmissionMeaning(WARNING, "a lost worker's job went back"),
     JOB_PARKED: EmissionMeaning(
-        WARNING, "this worker does not know the task: put aside"
+        WARNING, "the code here cannot run it, for this reason: left to other workers"
     ),
     JOB_ABANDONED: EmissionMeaning(
         ERROR, "the attempt ignores its hard limit and hangs on"

@@ -41,10 +41,10 @@ def parked_or_dead(claim: Claim, now: float, unknown_seconds: float) -> UnsentOu
             cure="Deploy the code that has it, then retry the job.",
         )
         return dead_outcome(claim, error, Reason.UNKNOWN_TASK, now)
-    return parked_outcome(claim, now)
+    return parked_outcome(claim, now, Reason.UNKNOWN_TASK)
 
 
-def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
+def parked_outcome(claim: Claim, now: float, reason: str) -> UnsentOutcome:
     """Give a claim back, uncharged, with a delay of 5 to 300 s that grows with its age."""
     age = 0.0 if claim.parked_at is None else now - claim.parked_at
     delay = min(max(age / PARK_SHARE, PARK_SECONDS_MIN), PARK_SECONDS_MAX)
@@ -53,7 +53,13 @@ def parked_outcome(claim: Claim, now: float) -> UnsentOutcome:
     )
     number = attempt_number(claim.retried, claim.losses)
     event = JobEvent(
-        JOB_PARKED, claim.id, claim.task, claim.lane, number, delay_seconds=delay
+        JOB_PARKED,
+        claim.id,
+        claim.task,
+        claim.lane,
+        number,
+        reason=reason,
+        delay_seconds=delay,
     )
     return UnsentOutcome(outcome, None, event)
 
@@ -134,7 +140,9 @@ class TaskVersions:
         end_attempt: EndAttempt,
     ) -> None:
         if is_decodable_here(attempt) or await self._has_others(attempt.task):
-            parked = parked_outcome(attempt.claim, self._clock.now())
+            parked = parked_outcome(
+                attempt.claim, self._clock.now(), Reason.BAD_PAYLOAD
+            )
             parked_event = parked.event and parked.event._replace(
                 error_type=event.error_type, error=event.error
             )

@@ -1,6 +1,7 @@
 import asyncio
 import io
 import os
+import re
 import signal  # noqa: TID251 - the host's own business
 import subprocess  # noqa: TID251 - the same
 import sys
@@ -12,7 +13,13 @@ import pytest
 import uvloop
 
 from durio.host import signals
-from durio.host.signals import Signals, host_name, process_name, thread_stack
+from durio.host.signals import (
+    Signals,
+    host_name,
+    process_name,
+    task_stack,
+    thread_stack,
+)
 
 BOUND_SECONDS = 10
 LOOPS = [asyncio.SelectorEventLoop, uvloop.new_event_loop]
@@ -225,3 +232,26 @@ def test_end_process_flushes_and_goes(
     )
     assert done.returncode == 70
     assert done.stdout == heard
+
+
+def test_the_frames_of_a_blocking_task_come_first():
+    async def users_coroutine() -> str:
+        return users_function()
+
+    def users_function() -> str:
+        return task_stack(threading.get_ident())
+
+    async def started() -> str:
+        async with asyncio.TaskGroup() as group:
+            return await group.create_task(users_coroutine())
+
+    first, *_, last = asyncio.run(started()).splitlines()
+    assert "in users_coroutine" in first
+    assert re.fullmatch(r"  \(called through \d+ frames of asyncio and Durio\)", last)
+
+
+def test_a_stack_without_a_loop_is_whole():
+    text = task_stack(threading.get_ident())
+    assert "in test_a_stack_without_a_loop_is_whole" in text
+    assert "called through" not in text
+    assert "no thread" in task_stack(-1)

@@ -68,6 +68,7 @@ async def test_arguments_of_newer_code_wait_for_it(
     )
     (told,) = [r for r in caplog.records if getattr(r, "event", "") == "job.parked"]
     assert "urgent" in told.getMessage()  # what does not fit
+    assert "reason=bad_payload" in told.getMessage()
     await app.clock.sleep(10)
     await drained(new)
     assert await job.result() == "a@b.c True"
@@ -142,3 +143,15 @@ async def test_while_nobody_can_tell_nothing_is_buried(app: App):
 
 async def dead(app: App) -> list[Any]:
     return [record for record in await records(app) if record.state == 5]
+
+
+@virtual
+async def test_a_job_of_an_unknown_task_is_parked_with_that_reason(
+    app: App, caplog: pytest.LogCaptureFixture
+):
+    await app.enqueue("elsewhere.mail", "a@b.c")
+    await app.enqueue("mail", "a@b.c")
+    with caplog.at_level("WARNING", logger="durio"):
+        await drained(app)
+    (told,) = [r for r in caplog.records if getattr(r, "event", "") == "job.parked"]
+    assert "reason=unknown_task" in told.getMessage()
