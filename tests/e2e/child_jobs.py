@@ -210,10 +210,10 @@ def see_cancel(ctx: Context) -> None:
 def held_child(ctx: Context) -> int:
     """Run until the test opens the gate."""
     note("start", ctx.job_id, ctx.attempt)
-    ctx.progress_sync(3, 7, message="on the way")
+    ctx.progress(3, 7, message="on the way")
     while not is_open():
         time.sleep(LOOK_SECONDS)
-    ctx.progress_sync(7, 7)
+    ctx.progress(7, 7)
     note("effect", ctx.job_id, ctx.attempt)
     return os.getpid()
 

@@ -55,10 +55,10 @@ async def held(ctx: Context) -> int:
 def held_in_a_thread(ctx: Context) -> int:
     """Do the same in a thread."""
     note("start", ctx.job_id, ctx.attempt)
-    ctx.progress_sync(0, 1, message=str(os.getpid()))
+    ctx.progress(0, 1, message=str(os.getpid()))
     while not is_open():
         time.sleep(LOOK_SECONDS)
-    ctx.progress_sync(1, 1, message=str(os.getpid()))
+    ctx.progress(1, 1, message=str(os.getpid()))
     note("effect", ctx.job_id, ctx.attempt)
     return os.getpid()
 

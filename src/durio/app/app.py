@@ -25,7 +25,7 @@ from durio.client import task_by_name
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.caller_transaction import (
     enqueue_in_caller_tx,
-    open_store,
+    open_before_tx,
     refuse_async_tx,
     run_without_loop,
 )
@@ -288,7 +288,7 @@ class App:
             return self.run_sync(coro)
         try:
             refuse_async_tx(tx)
-            self.run_sync(open_store(self.store()))
+            self.run_sync(open_before_tx(self.store()))
         except BaseException:
             coro.close()
             raise
@@ -394,7 +394,7 @@ class App:
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """Return the decoder of this task's results; None if its code is not loaded here."""
         handler = self.registry.by_name.get(task)
-        return None if handler is None else handler.codec.decode_result
+        return None if handler is None else handler.codec.result.decode
 
     def now(self) -> float:
         """Return wall-clock seconds."""

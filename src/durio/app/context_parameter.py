@@ -70,11 +70,11 @@ def _is_context(hint: object) -> bool:
     return (typing.get_origin(hint) or hint) is Context
 
 
-def _has_context(hint: object) -> bool:
+def _has_context(hint: Any) -> bool:
     """Whether Context, or a class made from it, occurs anywhere in the annotation."""
-    if isinstance(hint, type) and issubclass(hint, Context):
-        return True
-    return _is_context(hint) or any(map(_has_context, typing.get_args(hint)))
+    kind: Any = typing.get_origin(hint) or hint
+    is_context = inspect.isclass(kind) and issubclass(kind, Context)
+    return is_context or any(map(_has_context, typing.get_args(hint)))
 
 
 def _misplaced(

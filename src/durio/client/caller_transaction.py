@@ -30,7 +30,7 @@ async def enqueue_in_caller_tx(
 ) -> list[Enqueued]:
     """Write these jobs in a transaction that the caller has open."""
     driver_connection = without_django(tx)
-    store = await open_store(opening)
+    store = await open_before_tx(opening)
     if not jobs:
         return []
     warn_large(emit, warn_bytes, jobs)
@@ -49,7 +49,7 @@ async def enqueue_in_caller_tx(
     return answers
 
 
-async def open_store(opening: Awaitable[Store]) -> Store:
+async def open_before_tx(opening: Awaitable[Store]) -> Store:
     """Open the store first: creating its tables may need locks of the caller's transaction."""
     try:
         return await opening

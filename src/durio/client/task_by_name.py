@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from durio.model.argument_errors import call_of, unbound
 from durio.model.codec import canonical, encode
 from durio.model.errors import InvalidArguments, UnknownTask
 from durio.model.job import PRIORITY_DEFAULT
@@ -28,6 +29,14 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "array": (list, tuple, set, frozenset),
     "null": (type(None),),
+}
+PYTHON_TYPES = {
+    "integer": "int",
+    "number": "float",
+    "string": "str",
+    "boolean": "bool",
+    "array": "list",
+    "null": "None",
 }
 
 
@@ -130,27 +139,23 @@ def _bound(
     has_rest = any(p["kind"] == "var_positional" for p in parameters)
     is_open = any(p["kind"] == "var_keyword" for p in parameters)
     known = {p["name"] for p in parameters}
-    if len(args) > len(positional) and not has_rest:
-        raise _invalid_arguments(
-            task, f"takes {len(positional)} positional arguments", parameters
-        )
-    named = dict(zip(positional, args, strict=False))
-    for name, value in kwargs.items():
-        if name in named:
-            raise _invalid_arguments(task, f"got {name!r} twice", parameters)
-        if name not in known and not is_open:
-            hint = did_you_mean(name, known)
-            raise _invalid_arguments(
-                task, f"has no argument {name!r}.{hint}", parameters
-            )
-        named[name] = value
-    missing = [
-        p["name"] for p in parameters if p["required"] and p["name"] not in named
-    ]
-    if missing:
-        raise _invalid_arguments(task, f"misses {', '.join(missing)}", parameters)
-    # In the order of the function's parameters, so that equal arguments give equal key
-    # bytes.
+    wrong = unbound(
+        task,
+        args,
+        kwargs,
+        positional=positional,
+        required=[p["name"] for p in parameters if p["required"]],
+        known=known,
+        has_rest=has_rest,
+        is_open=is_open,
+    )
+    if wrong is not None:
+        unknown = [name for name in kwargs if name not in known and not is_open]
+        hint = did_you_mean(unknown[0], known) if unknown else ""
+        listed = ", ".join(p["name"] for p in parameters)
+        raise InvalidArguments(wrong, cure=f"It takes ({listed}).{hint}", task=task)
+    named = {**dict(zip(positional, args, strict=False)), **kwargs}
+    # In the order of the function's parameters: equal arguments give a key equal bytes.
     order = [p["name"] for p in parameters] + sorted(named.keys() - known)
     return args[len(positional) :], {n: named[n] for n in order if n in named}
 
@@ -164,14 +169,8 @@ def _check_type(task: str, name: str, value: Any, schema: Mapping[str, Any]) -> 
     wrong_bool = isinstance(value, bool) and wanted != "boolean"
     if wrong_bool or not isinstance(value, JSON_TYPES[wanted]):
         raise InvalidArguments(
-            f"{task}: argument {name} must be {wanted}, not {type(value).__name__}",
+            f"{call_of(task)}: argument {name!r} must be {PYTHON_TYPES[wanted]}, "
+            f"not {type(value).__name__}",
             cure="Workers published this signature.",
             task=task,
         )
-
-
-def _invalid_arguments(
-    task: str, why: str, parameters: Sequence[Mapping[str, Any]]
-) -> InvalidArguments:
-    names = ", ".join(p["name"] for p in parameters)
-    return InvalidArguments(f"{task} {why}", cure=f"It takes ({names}).", task=task)

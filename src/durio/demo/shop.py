@@ -140,7 +140,7 @@ def resize_image(ctx: Context[Any], order: int) -> str:
     """Make a small picture: a plain function in a child process, with progress."""
     for step in range(IMAGE_PARTS):
         pause(PART_SECONDS)
-        ctx.progress_sync(step + 1, IMAGE_PARTS, message="resizing")
+        ctx.progress(step + 1, IMAGE_PARTS, message="resizing")
     return f"order-{order}.webp"
 
 

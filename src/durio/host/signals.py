@@ -229,7 +229,7 @@ def task_stack(thread_id: int) -> str:
     """
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread_id)
-    stack = [] if frame is None else traceback.extract_stack(frame)
+    stack = list(traceback.extract_stack(frame)) if frame else []
     called = [n for n, each in enumerate(stack) if each.filename in CALLERS]
     first = called[-1] + 1 if called else 0
     while first < len(stack) and stack[first].filename.startswith(OUR_FILES):

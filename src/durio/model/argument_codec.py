@@ -11,27 +11,27 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from inspect import Parameter
-from types import NoneType
-from typing import Any, Never, NoReturn
+from typing import Any
 
 import msgspec
 
+from durio.model.argument_errors import call_of, given_twice, misfit, unbound
 from durio.model.codec import (
     PLAIN,
+    UNREADABLE,
     canonical,
+    check_plain,
     check_value,
     decode_other,
     decoder_of,
-    encode,
     encoder,
-    is_path,
+    unreadable_type,
 )
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 from durio.model.names import did_you_mean
+from durio.model.result_codec import ResultCodec
 
 Arguments = tuple[Sequence[Any], dict[str, Any]]
-# Errors of msgspec for bytes that it cannot decode to a type.
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 NAMED = (
     Parameter.POSITIONAL_ONLY,
     Parameter.POSITIONAL_OR_KEYWORD,
@@ -40,7 +40,7 @@ NAMED = (
 
 
 class ArgumentCodec:
-    """Encodes and decodes the arguments and the result of one function."""
+    """Encodes and decodes the arguments of one function; its result, by another."""
 
     def __init__(
         self, function: Callable[..., Any], task: str, *, skip_first: bool
@@ -67,13 +67,10 @@ class ArgumentCodec:
         rest = list[self._rest] if self._rest is not None else tuple[()]
         for what, hint in (("*args", self._rest), ("**kwargs", self._extra)):
             _check_hint(task, what, Any if hint is None else hint)
-        self._result = hints.get("return", Any)
-        if self._result in (NoReturn, Never):
-            self._result = Any
-        _check_hint(task, "return", self._result)
+        self._unannotated = {p.name for p in parameters if p.name not in hints}
         self._has_datetimes = _has_datetimes(self._struct, rest, self._extra)
         self._decode = decoder_of(tuple[rest, self._struct])
-        self._decode_result = decoder_of(self._result)
+        self.result = ResultCodec(task, hints.get("return", Any))
 
     # --- the caller's side
 
@@ -87,6 +84,8 @@ class ArgumentCodec:
             check_value(tuple(named), f"{self.task}: the name of an argument")
         for value in rest:
             check_value(value, f"{self.task}: argument")
+        if self._unannotated:
+            self._check_unannotated(rest, named)
         try:
             payload = encoder.encode((rest, named))
         except NotSerializable as error:
@@ -111,7 +110,9 @@ class ArgumentCodec:
         try:
             bound = self._bindable.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._invalid(str(error), kwargs) from None
+            raise self._invalid(
+                self._unbound(args, kwargs) or str(error), kwargs
+            ) from None
         return bound.args, bound.kwargs
 
     def canonical(
@@ -131,7 +132,9 @@ class ArgumentCodec:
         try:
             bound = self._bindable.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._invalid(str(error), kwargs) from None
+            raise self._invalid(
+                self._unbound(args, kwargs) or str(error), kwargs
+            ) from None
         named, rest = dict(bound.arguments), ()
         for name, parameter in self._bindable.parameters.items():
             if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -139,7 +142,7 @@ class ArgumentCodec:
             elif parameter.kind is Parameter.VAR_KEYWORD:
                 extra = named.pop(name, {})
                 if twice := named.keys() & extra.keys():
-                    raise self._invalid(f"{min(twice)!r} is given twice", kwargs)
+                    raise self._invalid(given_twice(self.task, min(twice)), kwargs)
                 named.update(sorted(extra.items()))
         return rest, named
 
@@ -147,6 +150,36 @@ class ArgumentCodec:
         """Sort names in the function's order, so that equal arguments are the same bytes."""
         known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
         return {**known, **named}
+
+    def _unbound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        return unbound(
+            self.task,
+            args,
+            kwargs,
+            positional=self._positional,
+            required=[p.name for p in self._named if p.default is Parameter.empty],
+            known=[p.name for p in self._named if p.name not in self._only_positional],
+            has_rest=self._rest is not None,
+            is_open=self._extra is not None,
+        )
+
+    def _check_unannotated(self, rest: Sequence[Any], named: Mapping[str, Any]) -> None:
+        """Refuse values that would arrive as another type without an annotation."""
+        open_names = {
+            p.kind: p.name
+            for p in self._bindable.parameters.values()
+            if p.kind not in NAMED and p.name in self._unannotated
+        }
+        known = {p.name for p in self._named}
+        for name, value in named.items():
+            if name in self._unannotated or (
+                name not in known and Parameter.VAR_KEYWORD in open_names
+            ):
+                check_plain(value, call_of(self.task), name)
+        if Parameter.VAR_POSITIONAL in open_names:
+            for value in rest:
+                name = f"*{open_names[Parameter.VAR_POSITIONAL]}"
+                check_plain(value, call_of(self.task), name)
 
     # --- the worker's side
 
@@ -174,7 +207,7 @@ class ArgumentCodec:
             try:
                 check_value((rest, named), "arguments")
             except NotSerializable as error:
-                raise self._invalid(error.what, {}) from None
+                raise self._invalid(f"{self.task}: {error.what}", {}) from None
         if self._is_simple:
             return rest, named
         first = self._only_positional if not rest else self._positional
@@ -189,7 +222,12 @@ class ArgumentCodec:
         ):
             rest, named = self._bind(args, kwargs)
             return self.decode(encoder.encode((rest, named)))
-        raise self._invalid(_error_text(error), kwargs) from None
+        raise self._misfit(error, kwargs) from None
+
+    def _misfit(self, error: Exception, kwargs: Mapping[str, Any]) -> InvalidArguments:
+        kinds = {p.kind: p.name for p in self._bindable.parameters.values()}
+        rest = kinds.get(Parameter.VAR_POSITIONAL, "args")
+        return self._invalid(misfit(self.task, str(error), rest), kwargs)
 
     def _needs_binding(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
         """Whether there are positionals although a named parameter is missing."""
@@ -211,19 +249,34 @@ class ArgumentCodec:
                 self._struct,
                 dec_hook=decode_other,
             )
-            extra = msgspec.convert(
-                extra, dict[str, self._extra], dec_hook=decode_other
-            )
-            if self._rest is not None:
-                rest = msgspec.convert(rest, list[self._rest], dec_hook=decode_other)
+            extra, rest = self._decode_others(extra, rest)
         except msgspec.ValidationError as error:
-            raise self._invalid(_error_text(error), kwargs) from None
+            raise self._misfit(error, kwargs) from None
         typed = {
             k: v
             for k, v in msgspec.structs.asdict(struct).items()
             if v is not msgspec.UNSET
         }
         return self._call(rest, {**typed, **extra})
+
+    def _decode_others(
+        self, extra: dict[str, Any], rest: Sequence[Any]
+    ) -> tuple[dict[str, Any], Sequence[Any]]:
+        """What **kwargs and *args take; an error names the argument."""
+        decoded = dict[str, Any]()
+        for name, value in extra.items():
+            try:
+                decoded[name] = msgspec.convert(
+                    value, self._extra, dec_hook=decode_other
+                )
+            except msgspec.ValidationError as error:
+                why, at, path = str(error).partition(" - at `$")
+                path = path if at else "`"
+                raise msgspec.ValidationError(f"{why} - at `$.{name}{path}") from None
+        if self._rest is not None:
+            kind = tuple[list[self._rest]]  # so that the path of an error is `$[0]`
+            (rest,) = msgspec.convert((rest,), kind, dec_hook=decode_other)
+        return decoded, rest
 
     def _raw(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
         try:
@@ -233,27 +286,6 @@ class ArgumentCodec:
                 f"{self.task}: the payload is not [args, kwargs] as JSON: {error}",
                 cure="Enqueue through Durio, or write this shape.",
             ) from None
-
-    # --- the result
-
-    def encode_result(self, value: Any) -> bytes:
-        if value is None:
-            return b"null"
-        return encode(value, f"{self.task}: result")
-
-    def decode_result(self, data: bytes) -> Any:
-        return self._decode_result(data)
-
-    def check_no_result(self) -> None:
-        """Refuse to end without a result if the annotation requires one."""
-        hint = self._result
-        if hint in (Any, None, NoneType, object) or NoneType in typing.get_args(hint):
-            return
-        raise InvalidArguments(
-            f"{self.task} ends in ctx.transaction() without its result",
-            cure="Give it inside the block: return ctx.result(value).",
-            task=self.task,
-        )
 
     # --- published for producers that know only the task's name
 
@@ -274,12 +306,12 @@ class ArgumentCodec:
             for p in self._bindable.parameters.values()
         ]
 
-    def _invalid(self, why: str, kwargs: Mapping[str, Any]) -> InvalidArguments:
+    def _invalid(self, what: str, kwargs: Mapping[str, Any]) -> InvalidArguments:
         known = [p.name for p in self._named]
         unknown = [name for name in kwargs if name not in known]
         hint = did_you_mean(unknown[0], known) if unknown and not self._extra else ""
         return InvalidArguments(
-            f"{self.task}: {why}",
+            what,
             cure=f"It takes {self._bindable}.{hint}",
             task=self.task,
         )
@@ -341,22 +373,15 @@ def _has_datetimes(struct: type[msgspec.Struct], rest: Any, extra: Any) -> bool:
 def _check_hint(task: str, name: str, hint: Any) -> None:
     """Refuse at declaration a type that cannot be decoded from JSON."""
     try:
-        info = msgspec.inspect.type_info(hint)
+        other = unreadable_type(hint)
     except TypeError as error:
         raise UsageError(
             f"task {task}: annotation of {name}: {error}",
             cure="Annotate it with a type that JSON can carry.",
         ) from None
-    if isinstance(info, msgspec.inspect.CustomType):
-        fine = info.cls is object or hasattr(info.cls, "model_validate")
-        if not fine and not is_path(info.cls):
-            raise UsageError(
-                f"task {task}: annotation of {name} is {info.cls.__qualname__}, "
-                "which cannot be built from JSON",
-                cure="Pass its id, or a dataclass, Struct or pydantic model.",
-            )
-
-
-def _error_text(error: Exception) -> str:
-    """Return the text of msgspec with our path: `$[1].order_id` becomes argument order_id."""
-    return str(error).replace("`$[1].", "argument `").replace("`$[1]`", "the arguments")
+    if other is not None:
+        raise UsageError(
+            f"task {task}: annotation of {name} is or holds {other.__qualname__}, "
+            "which cannot be built from JSON",
+            cure="Pass its id, or a dataclass, Struct or pydantic model.",
+        )

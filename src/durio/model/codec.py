@@ -18,6 +18,9 @@ from durio.model.errors import NotSerializable
 
 DEPTH_MAX = 64
 PLAIN = frozenset({int, bool, type(None), bytes})
+# What msgspec raises for bytes that it cannot decode to a type.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+JSON_TYPES = frozenset({int, bool, type(None), float, str})
 
 
 def is_path(kind: Any) -> bool:
@@ -49,6 +52,30 @@ def decode_other(kind: type[Any], value: Any) -> Any:
         except ValueError as error:
             raise msgspec.ValidationError(str(error)) from None
     raise msgspec.ValidationError(f"{kind.__name__} cannot be built from JSON")
+
+
+def unreadable_type(hint: Any) -> type[Any] | None:
+    """A type in this annotation, at any depth, that cannot be built from JSON."""
+    for kind in _custom_types(msgspec.inspect.type_info(hint), set()):
+        fine = kind is object or hasattr(kind, "model_validate")
+        if not fine and not is_path(kind):
+            return kind
+    return None
+
+
+def _custom_types(info: Any, seen: set[int]) -> Iterator[type[Any]]:
+    if id(info) in seen:  # a type that refers to itself
+        return
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        yield info.cls
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field):
+        for name in info.__struct_fields__:
+            if name not in ("default", "default_factory", "values"):
+                yield from _custom_types(getattr(info, name), seen)
+    elif isinstance(info, tuple):
+        for each in cast("tuple[Any, ...]", info):
+            yield from _custom_types(each, seen)
 
 
 encoder = msgspec.json.Encoder(enc_hook=_encode_other)
@@ -100,7 +127,7 @@ def check_value(value: Any, what: str, depth: int = 0) -> None:
     if kind in PLAIN:
         return
     if kind is str:
-        _check_text(value, what)
+        check_text(value, what)
     elif kind is float:
         if not math.isfinite(value):
             raise _refused(what, f"is {value!r}", "JSON has no such number: use None.")
@@ -112,6 +139,42 @@ def check_value(value: Any, what: str, depth: int = 0) -> None:
         )
     else:
         _check_nested(value, what, depth)
+
+
+def check_plain(value: Any, call: str, name: str) -> None:
+    """Refuse what a parameter without an annotation would get as another type."""
+    other = _other_part(value)
+    if other is None:
+        return
+    verb = "be" if other is value else "hold"
+    kind = cast("type[Any]", type(other)).__name__
+    if kind == "dict":
+        kind = "dict with keys that are not str"
+    raise NotSerializable(
+        f"{call}: argument {name!r} has no annotation, so it cannot {verb} a {kind}",
+        cure=f"Annotate {name.lstrip('*')}, or pass None, bool, int, float, str, or lists "
+        "and dicts (with str keys) of these.",
+    )
+
+
+def _other_part(value: Any) -> Any:
+    """The first part that JSON does not give back as it is; None: there is none."""
+    kind = cast("type[Any]", type(value))
+    if kind in JSON_TYPES:
+        return None
+    parts: Iterable[Any] = ()
+    if kind is list:
+        parts = cast("list[Any]", value)
+    elif kind is dict:
+        pairs = cast("dict[Any, Any]", value)
+        other = next((k for k in pairs if type(k) is not str), None)
+        if other is not None or None in pairs:
+            return value if other is None else pairs
+        parts = pairs.values()
+    else:
+        return value
+    found = (_other_part(part) for part in parts)
+    return next((part for part in found if part is not None), None)
 
 
 def _check_nested(value: Any, what: str, depth: int) -> None:
@@ -155,7 +218,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", str(value)
 
 
-def _check_text(value: str, what: str) -> None:
+def check_text(value: str, what: str) -> None:
     if "\0" in value:
         raise _refused(
             what, "holds a NUL character", "Not every store can keep it: pass bytes."

@@ -23,6 +23,16 @@ HIDDEN = "<hidden>"
 FOLDED = re.compile(rf'File "{HIDDEN}", line \d+, in (\d+ frames?)')
 FRAME_HEAD = '  File "'
 FRAME = re.compile(rf"^(?={FRAME_HEAD})", re.MULTILINE)
+REPR_CHARS_MAX = 200
+REPR_CHARS_READ = 2_000  # of a long repr
+
+HIDDEN_NAMES = r"[\w-]*(?:passw|secret|token|api_?key|credential|authorization)[\w-]*"
+# A name and its value: 'password': 'x', password='x', "token": 5.
+SECRET_VALUE = re.compile(
+    rf"""(?ix) ( ['"]? {HIDDEN_NAMES} ['"]? \s* [:=] \s* )
+    (?: '(?:[^'\\]|\\.)*(?:'|$) | "(?:[^"\\]|\\.)*(?:"|$) | [^,)}}\]\s]+ )"""
+)
+URL_PASSWORD = re.compile(r"(://[^/\s:@'\"]*):[^/\s@'\"]+@")
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -92,6 +102,21 @@ def errors_in(error: BaseException) -> list[BaseException]:
         return [error]
     inner = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
     return [each for one in inner for each in errors_in(one)]
+
+
+def redacted_repr(value: object) -> str:
+    """repr(value), short and without what looks like a secret; never raises."""
+    try:
+        return redacted(repr(value))
+    except BaseException as broken:
+        return f"<{type(value).__name__}: its repr raised {type(broken).__name__}>"
+
+
+def redacted(text: str) -> str:
+    """A short text about a user's value, without what looks like a secret."""
+    text = text[:REPR_CHARS_READ]
+    text = SECRET_VALUE.sub(r"\1***", URL_PASSWORD.sub(r"\1:***@", text))
+    return storable(text, REPR_CHARS_MAX)
 
 
 def _traceback_text(error: BaseException, hidden: str) -> str:

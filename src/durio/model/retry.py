@@ -1,16 +1,17 @@
 """Retry policies: whether and when to try again; jitter is passed in."""
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self, cast
 
 from durio.model.errors import (
     Cancel,
     Control,
     DeadLetter,
     InvalidOption,
+    InvalidResult,
     Permanent,
     RetryAfter,
+    UsageError,
 )
 from durio.model.outcome import OutcomeKind, Reason
 from durio.model.quantities import Duration, seconds
@@ -29,49 +30,92 @@ class Snooze(Control):
         self.delay_seconds = seconds(delay, "snooze")
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Control):
     """`Retry(n)` allows n retries after the first attempt, with exponential backoff.
 
     The k-th retry waits base * factor ** (k - 1) seconds, at most `max_delay`. `delays`
     gives the sequence explicitly; its last value repeats. Jitter draws each delay evenly
     between zero and that value, so that jobs that fail together do not return together.
+    `on` and `never` take an exception class or a tuple of classes.
+
+    A task may raise a policy: the attempt has failed, and the numbers of the raised policy
+    decide whether and when the next one is made.
     """
 
     __module__ = "durio"
 
-    retries: int = 5
-    _: KW_ONLY
-    base: Duration = 60
-    factor: float = 2
-    max_delay: Duration = 3600
-    jitter: bool = True
-    delays: tuple[Duration, ...] | None = None
-    on: Errors = ()
-    never: Errors = ()
+    # Assigned once: `__setattr__` refuses a change. It must let Python itself set
+    # `__traceback__` and the like, which a frozen dataclass refuses.
+    retries: int
+    base: Duration
+    factor: float
+    max_delay: Duration
+    jitter: bool
+    delays: tuple[Duration, ...] | None
+    on: Errors
+    never: Errors
 
-    def __post_init__(self) -> None:
-        if (
-            not isinstance(self.retries, int)
-            or isinstance(self.retries, bool)
-            or not 0 <= self.retries <= RETRIES_MAX
-        ):
-            raise _refused("retries", self.retries, f"a number from 0 to {RETRIES_MAX}")
-        seconds(self.base, "retry base")
-        seconds(self.max_delay, "retry max_delay")
-        if not isinstance(self.factor, int | float) or not 1 <= self.factor <= 100:  # noqa: PLR2004
-            raise _refused("factor", self.factor, "a number from 1 to 100")
-        if not isinstance(self.jitter, bool):
-            raise _refused("jitter", self.jitter, "True or False")
-        if self.delays is not None and not isinstance(self.delays, tuple | list):
-            raise _refused("delays", self.delays, "a tuple of durations")
-        for delay in self.delays or ():
-            seconds(delay, "retry delays")
-        for name, errors in (("on", self.on), ("never", self.never)):
-            if not isinstance(errors, tuple) or not all(
-                isinstance(e, type) and issubclass(e, BaseException) for e in errors
-            ):
-                raise _refused(name, errors, "a tuple of exception classes")
+    def __init__(  # noqa: PLR0913 - the fields of a policy, all keywords but the first
+        self,
+        retries: int = 5,
+        *,
+        base: Duration = 60,
+        factor: float = 2,
+        max_delay: Duration = 3600,
+        jitter: bool = True,
+        delays: Sequence[Duration] | None = None,
+        on: type[BaseException] | Errors = (),
+        never: type[BaseException] | Errors = (),
+    ) -> None:
+        super().__init__()
+        _check_count(retries)
+        seconds(base, "retry base")
+        seconds(max_delay, "retry max_delay")
+        if not isinstance(factor, int | float) or not 1 <= factor <= 100:  # noqa: PLR2004
+            raise _refused("factor", factor, "a number from 1 to 100")
+        if not isinstance(jitter, bool):
+            raise _refused("jitter", jitter, "True or False")
+        self.retries = retries
+        self.base = base
+        self.factor = factor
+        self.max_delay = max_delay
+        self.jitter = jitter
+        self.delays = None if delays is None else _delays(delays)
+        self.on = _errors("on", on)
+        self.never = _errors("never", never)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        is_new_field = name in FIELDS and name not in self.__dict__
+        if not is_new_field and not name.startswith("__"):
+            raise AttributeError(
+                f"a Retry cannot be changed ({name}): make another one"
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if not name.startswith("__"):
+            raise AttributeError(f"a Retry cannot be changed ({name})")
+        super().__delattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Retry) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._fields().values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_fields, (type(self), self._fields())
+
+    def __repr__(self) -> str:
+        given = {k: v for k, v in self._fields().items() if v != DEFAULTS.get(k)}
+        parts = [str(given.pop("retries", self.retries))]
+        return f"Retry({', '.join(parts + [f'{k}={v!r}' for k, v in given.items()])})"
+
+    def __str__(self) -> str:
+        return f"the task asked for {self!r}"
+
+    def _fields(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in FIELDS}
 
     @staticmethod
     def after(delay: Duration, *, cause: BaseException | None = None) -> RetryAfter:
@@ -105,7 +149,43 @@ class Retry:
 
     def overridden(self, changes: Mapping[str, Any]) -> Self:
         """Return this policy with some fields changed, from a stored row."""
-        return replace(self, **changes) if changes else self
+        return type(self)(**{**self._fields(), **changes}) if changes else self
+
+
+FIELDS = tuple(Retry.__annotations__)
+DEFAULTS: dict[str, object] = dict(Retry.__init__.__kwdefaults__ or {})
+
+
+def _from_fields(kind: type[Retry], fields: Mapping[str, Any]) -> Retry:
+    return kind(**fields)
+
+
+def _check_count(retries: object) -> None:
+    if (
+        not isinstance(retries, int)
+        or isinstance(retries, bool)
+        or not 0 <= retries <= RETRIES_MAX
+    ):
+        raise _refused("retries", retries, f"a number from 0 to {RETRIES_MAX}")
+
+
+def _delays(delays: object) -> tuple[Duration, ...]:
+    if not isinstance(delays, tuple | list):
+        raise _refused("delays", delays, "a tuple of durations")
+    given = cast("Sequence[Duration]", delays)
+    for delay in given:
+        seconds(delay, "retry delays")
+    return tuple(given)
+
+
+def _errors(name: str, errors: object) -> Errors:
+    given = (errors,) if isinstance(errors, type) else errors
+    if not isinstance(given, tuple) or not all(
+        isinstance(e, type) and issubclass(e, BaseException)
+        for e in cast("tuple[object, ...]", given)
+    ):
+        raise _refused(name, errors, "an exception class or a tuple of them")
+    return cast("Errors", given)
 
 
 def as_retry(value: Retry | int) -> Retry:
@@ -129,17 +209,26 @@ def classify(
     error: BaseException, policy: Retry, *, retried: int, snoozed: int, share: float
 ) -> Decision:
     """Decide: control exceptions first, then `never`, then `on` if given, else retry."""
-    if isinstance(error, Control):
+    if isinstance(error, Retry):
+        policy = error  # its numbers; what it says about classes does not matter here
+    elif isinstance(error, Control):
         return _controlled(error, policy, retried=retried, snoozed=snoozed)
-    if isinstance(error, policy.never):
-        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
-    if policy.on and not isinstance(error, policy.on):
-        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
-    if not policy.on and is_validation_error(error):
+    elif isinstance(error, InvalidResult):
+        return Decision(OutcomeKind.DEAD, reason=Reason.BAD_RESULT)
+    elif _is_permanent(error, policy):
         return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
     if retried >= policy.retries:
         return Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
     return Decision(OutcomeKind.RETRY, policy.delay_seconds(retried + 1, share))
+
+
+def _is_permanent(error: BaseException, policy: Retry) -> bool:
+    if isinstance(error, policy.never):
+        return True
+    if policy.on:
+        return not isinstance(error, policy.on)
+    # A wrong call of Durio fails in the same way again, and so does wrong data.
+    return isinstance(error, UsageError) or is_validation_error(error)
 
 
 def is_validation_error(error: BaseException) -> bool:

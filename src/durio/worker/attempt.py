@@ -2,7 +2,7 @@
 
 Whatever a task does, an attempt ends in a value. `BaseException` is caught inside the
 coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for control flow
-(Retry.after, Snooze, Permanent, DeadLetter, Cancel) become outcomes here.
+(Retry, Retry.after, Snooze, Permanent, DeadLetter, Cancel) become outcomes here.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from durio.model.errors import (
     Control,
     DurioError,
     HardTimeLimit,
-    InvalidArguments,
+    InvalidResult,
     NotSerializable,
     PayloadTooLarge,
     Permanent,
@@ -23,7 +23,7 @@ from durio.model.errors import (
 from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
-from durio.model.retry import Decision, classify
+from durio.model.retry import Decision, Retry, classify
 from durio.model.settings import Settings
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
@@ -131,7 +131,7 @@ class AttemptRunner:
                 value = await SoftLimitDriver(
                     self._wrapped(attempt, args, kwargs), attempt
                 )
-            result = handler.codec.encode_result(value)
+            result = handler.codec.result.encode(value)
         except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
@@ -187,16 +187,16 @@ class AttemptRunner:
     def final_outcome(self, attempt: Attempt) -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits.
 
-        A result that is missing or cannot be stored is permanent: a retry cannot help.
+        A result that is missing, does not fit or cannot be stored is permanent.
         """
-        signature, value = attempt.handler.codec, attempt.given_result
+        results, value = attempt.handler.codec.result, attempt.given_result
         try:
             if value is NO_RESULT:
-                signature.check_no_result()
+                results.check_missing()
                 value = None
-            outcome = self._outcome(attempt, signature.encode_result(value))
+            outcome = self._outcome(attempt, results.encode(value))
             return outcome._replace(progress=attempt.progress)
-        except (InvalidArguments, NotSerializable, PayloadTooLarge) as error:
+        except (NotSerializable, PayloadTooLarge) as error:
             raise Permanent(error.what) from error
 
     def _faltered(
@@ -332,6 +332,8 @@ class AttemptRunner:
             logs=attempt.log_lines(),
             hidden=OUR_FRAMES,
         )
+        if isinstance(error, Retry):  # a constant may be raised again: keep no frames
+            error.__traceback__ = error.__context__ = error.__cause__ = None
         keeps_error = kind in (OutcomeKind.RETRY, OutcomeKind.DEAD)
         outcome = Outcome(
             claim.id,
@@ -369,7 +371,7 @@ class AttemptRunner:
 
 def late_result_error(task: str) -> DurioError:
     """Return the error for a result that came after the job was recorded without it."""
-    return InvalidArguments(
+    return InvalidResult(
         f"{task} returned a value after ctx.transaction() had recorded another, or none",
         cure="Give it inside the block: return ctx.result(value).",
     )

@@ -1,7 +1,8 @@
 """The optional parameter `ctx`, through which a task reads and controls its own attempt."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -23,6 +24,32 @@ else:  # Python 3.11 has no such defaults, and they matter to type checkers only
     D_co = TypeVar("D_co", covariant=True)
 
 PROGRESS_BYTES_MAX = 4096
+
+
+class Reported:
+    """What `progress` returns: an awaitable that is done already."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()
+
+
+REPORTED = Reported()  # one for all calls
+
+
+def check_progress(done: object, total: object) -> None:
+    """Refuse what is no number; a total may be unknown."""
+    for name, value in (("done", done), ("total", total)):
+        if value is None and name == "total":
+            continue
+        if not isinstance(value, int) and (
+            not isinstance(value, float) or not math.isfinite(value)
+        ):
+            raise UsageError(
+                f"progress: {name} cannot be {value!r}",
+                cure="Write ctx.progress(3, 10), or ctx.progress(3) without a total.",
+            )
 
 
 class Context(Generic[D_co]):
@@ -108,29 +135,20 @@ class Context(Generic[D_co]):
         """A logger for the task; each record carries the job."""
         return task_logger(self.task)
 
-    async def progress(
+    def progress(
         self,
         done: float,
         total: float | None = None,
         *,
         message: str | None = None,
         state: str | None = None,
-    ) -> None:
+    ) -> Awaitable[None]:
         """Report progress; the newest value is stored within 200 ms.
 
-        Inside `transaction()` it is stored when the transaction ends.
+        It is reported by the call: an async task may await what this returns, a sync
+        task calls it plainly. Inside `transaction()` it is stored when that ends.
         """
-        self.progress_sync(done, total, message=message, state=state)
-
-    def progress_sync(
-        self,
-        done: float,
-        total: float | None = None,
-        *,
-        message: str | None = None,
-        state: str | None = None,
-    ) -> None:
-        """Report progress from a sync task, as `progress` does."""
+        check_progress(done, total)
         encoded = encode(Progress(done, total, message, state), "progress")
         if len(encoded) > PROGRESS_BYTES_MAX:
             raise UsageError(
@@ -138,13 +156,13 @@ class Context(Generic[D_co]):
                 cure="Keep its message short.",
             )
         if self._report is None or self._loop is None:
-            return
+            return REPORTED
         if self._is_here():
-            self._report(
-                encoded
-            )  # now: an attempt that fails next must not overtake it
+            # Now: an attempt that fails next must not overtake it.
+            self._report(encoded)
         else:
             self._loop.call_soon_threadsafe(self._report, encoded)
+        return REPORTED
 
     def transaction(self) -> TaskTransaction:
         """Return a connection of the store's own driver, in a transaction of this attempt.

@@ -177,7 +177,7 @@ async def test_progress_is_seen_while_it_runs_within_a_second(app: App):
 async def test_progress_from_a_thread(app: App):
     @app.task(name="task")
     def task(ctx: Context) -> None:
-        ctx.progress_sync(1, 2)
+        ctx.progress(1, 2)
         while not ctx.cancelled:
             sum(range(100))
 

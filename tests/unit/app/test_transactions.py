@@ -156,7 +156,7 @@ async def test_a_promised_result_must_be_given_inside(shop: Shop) -> None:
     async with shop.app.worker():
         with pytest.raises(JobDead) as dead:
             await job.result(timeout=SECONDS)
-    assert dead.value.reason == "permanent"
+    assert dead.value.reason == "bad_result"
     assert "return ctx.result(value)" in (await job.status()).last_error.message  # type: ignore[union-attr]
     assert await shop.mine() == []
 
@@ -429,3 +429,21 @@ def test_a_result_is_handed_back() -> None:
         return ctx.result(1)
 
     assert asyncio.run(pay()) == 1
+
+
+@on_file
+async def test_a_result_that_does_not_fit_is_refused_before_the_commit(
+    shop: Shop,
+) -> None:
+    @shop.task
+    async def pay(ctx: Context, n: int) -> int:
+        async with ctx.transaction() as tx:
+            tx.execute(INSERT, (n,))
+            return ctx.result("seven")  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    job = await pay.enqueue(7)
+    async with shop.app.worker():
+        with pytest.raises(JobDead, match="returned 'seven'") as dead:
+            await job.result(timeout=SECONDS)
+    assert dead.value.reason == "bad_result"
+    assert await shop.mine() == []

@@ -337,7 +337,7 @@ def test_other_arguments_are_checked_by_what_workers_say(
     retry = ("dead", "retry", job, *STORE, "--args")
     error = shop.error(*retry, '{"path": "b", "wide": 1}', code=2)
     assert error["code"] == "invalid_arguments"
-    assert "Did you mean" in error["what"]
+    assert "Did you mean" in error["cure"]
     assert shop.ok(*retry, '["b", 3]') == f"{job}  dead -> ready\n"
     shown = shop.json("jobs", "show", job, *PLACE)
     assert shown["kwargs"] == {"path": "b", "width": 3}

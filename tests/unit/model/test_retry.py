@@ -1,5 +1,10 @@
 """Retry policies: again, when, or dead; exact with jitter off."""
 
+import pickle  # noqa: TID251 - a policy may travel in a traceback of other tools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy, deepcopy
+
 import msgspec
 import pytest
 
@@ -7,8 +12,15 @@ from durio.model.errors import (
     Cancel,
     Control,
     DeadLetter,
+    DurioError,
     InvalidOption,
+    InvalidResult,
+    JobNotFound,
     Permanent,
+    QueueFull,
+    StoreError,
+    UsageError,
+    WrongState,
 )
 from durio.model.outcome import OutcomeKind, Reason
 from durio.model.retry import SNOOZES_MAX, Decision, Retry, Snooze, as_retry, classify
@@ -64,7 +76,8 @@ def test_jitter_is_an_even_share_of_the_whole() -> None:
         {"delays": (-1,)},
         {"delays": 5},
         {"jitter": 0.5},
-        {"on": OSError},
+        {"on": int},
+        {"on": [OSError]},
         {"on": ("OSError",)},
         {"never": (int,)},
     ],
@@ -149,3 +162,84 @@ def test_invalid_data_is_dead_at_once_unless_the_policy_lists_errors() -> None:
 def test_snoozes_are_bounded() -> None:
     told = classify(Snooze(1), POLICY, retried=0, snoozed=SNOOZES_MAX, share=1.0)
     assert told == Decision(DEAD, reason=Reason.EXHAUSTED)
+
+
+# --- a policy that is raised
+
+
+def test_a_class_is_short_for_a_tuple_of_one() -> None:
+    assert Retry(on=OSError) == Retry(on=(OSError,))
+    assert Retry(never=OSError).never == (OSError,)
+
+
+def test_a_policy_is_a_value() -> None:
+    policy = Retry(3, base="10s", delays=[1, 2], on=OSError)
+    assert policy == Retry(3, base="10s", delays=(1, 2), on=(OSError,))
+    assert policy != Retry(3)
+    assert policy != 3
+    assert len({policy, copy(policy), deepcopy(policy), Retry(3)}) == 2
+    assert pickle.loads(pickle.dumps(policy)) == policy  # noqa: S301
+    assert repr(Retry(3, base=10)) == "Retry(3, base=10)"
+    assert repr(Retry()) == "Retry(5)"
+
+
+@pytest.mark.parametrize("name", ["retries", "base", "on", "args", "retires"])
+def test_a_policy_cannot_be_changed(name: str) -> None:
+    policy = Retry(3)
+    with pytest.raises(AttributeError, match=rf"cannot be changed \({name}\)"):
+        setattr(policy, name, 4)
+    with pytest.raises(AttributeError):
+        delattr(policy, name)
+    assert policy == Retry(3)
+
+
+def test_a_policy_can_be_raised_through_a_context_manager() -> None:
+    @contextmanager
+    def block() -> Iterator[None]:
+        yield
+
+    policy = Retry(3)
+    with pytest.raises(Retry) as caught, block():
+        raise policy from KeyError("x")
+    assert caught.value is policy
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_raised_policy_decides_by_its_own_numbers() -> None:
+    raised = Retry(2, base=7, jitter=False, never=Retry)
+
+    def decide(retried: int) -> Decision:
+        return classify(
+            raised, Retry(0, never=Retry), retried=retried, snoozed=0, share=1.0
+        )
+
+    assert decide(0) == Decision(OutcomeKind.RETRY, 7)
+    assert decide(1) == Decision(OutcomeKind.RETRY, 14)
+    assert decide(2) == Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
+
+
+FAMILIES: dict[str, tuple[DurioError, OutcomeKind]] = {
+    "usage": (UsageError("x"), OutcomeKind.DEAD),
+    "wrong state": (WrongState("x"), OutcomeKind.DEAD),
+    "no such job": (JobNotFound("x"), OutcomeKind.RETRY),
+    "full": (
+        QueueFull("x", queue="q", depth=1, limit=1, retry_after=1.0),
+        OutcomeKind.RETRY,
+    ),
+    "store": (StoreError("x"), OutcomeKind.RETRY),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_wrong_call_is_permanent_and_trouble_is_not(family: str) -> None:
+    error, kind = FAMILIES[family]
+    decision = classify(error, Retry(3), retried=0, snoozed=0, share=1.0)
+    assert decision.kind is kind
+    assert decision.reason == (Reason.PERMANENT if kind is OutcomeKind.DEAD else None)
+    listed = classify(error, Retry(3, on=DurioError), retried=0, snoozed=0, share=1.0)
+    assert listed.kind is OutcomeKind.RETRY
+
+
+def test_a_wrong_result_has_its_own_reason() -> None:
+    decision = classify(InvalidResult("x"), Retry(3), retried=0, snoozed=0, share=1.0)
+    assert decision == Decision(OutcomeKind.DEAD, reason=Reason.BAD_RESULT)
