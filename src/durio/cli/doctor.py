@@ -12,6 +12,7 @@ from durio.cli.main import AppImportFailed, keep_lines
 from durio.cli.output import has_colour, safe, show_json, show_text
 from durio.doctor.examine import examine_and_close
 from durio.model.finding import Finding, error, fine
+from durio.model.quantities import counted
 
 FOUND_ERRORS = 8
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
@@ -75,7 +76,7 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
     if not tasks:
         fix = "Name the modules with tasks in App(imports=(...))."
         return app, [error("app.import", f"{app.origin} has no tasks", fix)]
-    return app, [fine("app.import", f"{app.origin}, {count_text(tasks, 'task')}")]
+    return app, [fine("app.import", f"{app.origin}, {counted(tasks, 'task')}")]
 
 
 def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
@@ -87,15 +88,11 @@ def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
             if finding.fix:
                 show_text(f"{INDENT}fix: {finding.fix}")
     counts = (
-        count_text(errors, "error"),
-        count_text(warnings, "warning"),
-        count_text(len(found), "check"),
+        counted(errors, "error"),
+        counted(warnings, "warning"),
+        counted(len(found), "check"),
     )
     show_text(", ".join(counts))
-
-
-def count_text(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def finding_line(finding: Finding) -> str:

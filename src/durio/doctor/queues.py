@@ -22,7 +22,7 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Report waiting jobs whose task this code lacks; an error if no worker has it either."""
     name = "queues.unknown_tasks"
     if snapshot.registered is None and not snapshot.published:
-        yield fine(name, "no worker told its tasks yet; --app names the code")
+        yield fine(name, "no worker has registered its tasks yet; --app names the code")
         return
     known = snapshot.published if snapshot.registered is None else snapshot.registered
     unknown = {
@@ -35,9 +35,7 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
     elsewhere = {task: n for task, n in unknown.items() if task not in missing}
     if elsewhere:
         fix = "Fine during a deploy. After one: a worker that has it must be running."
-        evidence = (
-            f"not in this code, only told by a worker: {task_counts_text(elsewhere)}"
-        )
+        evidence = f"not in this code, only registered by a worker: {task_counts_text(elsewhere)}"
         yield warning(name, evidence, fix)
     if not unknown:
         yield fine(name, "every waiting task is known")

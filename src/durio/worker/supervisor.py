@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from durio.model.errors import StoreMoved
+from durio.model.quantities import counted
 from durio.ports.clock import Clock
 from durio.ports.fleet import Fleet, ProcessMessage, ServiceNotifier
 from durio.telemetry.emit import Emit
@@ -253,7 +254,7 @@ class Supervisor:
         count = sum(self.is_ending or not worker.is_stop_requested for worker in ready)
         return (
             f"{count} of {self.processes} workers {what}, "
-            f"{running} jobs running, {rss:.0f} MiB"
+            f"{counted(running, 'job')} running, {rss:.0f} MiB"
         )
 
     # --- messages and exits of processes

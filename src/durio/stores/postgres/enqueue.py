@@ -18,6 +18,7 @@ from typing import Any, cast
 from durio.model.errors import InvariantBroken, StoreError, StoreUnavailable
 from durio.model.job import READY, NewJob
 from durio.model.names import namespace_of
+from durio.model.quantities import counted
 from durio.model.tx import Joinable
 from durio.ports.enqueue import Enqueued, Locked
 from durio.stores.postgres.admission import (
@@ -274,7 +275,7 @@ async def enqueue_locked(
         except StaleRead:
             continue
     raise ChangedConcurrently(
-        f"{len(jobs)} jobs could not be stored: others changed the same jobs and keys "
+        f"{counted(len(jobs), 'job')} could not be stored: others changed the same jobs and keys "
         f"under each of {TRIES} tries",
         cure="Try again.",
     )
