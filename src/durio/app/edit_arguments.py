@@ -41,7 +41,7 @@ async def published_task(app: App, task: str) -> Mapping[str, Any]:
     known = await published_tasks(await app.store(), task.partition(".")[0])
     if known is None or task not in known:
         raise InvalidArguments(
-            f"nobody knows the signature of {task}: its arguments cannot be checked",
+            f"the signature of {task} is unknown: its arguments cannot be checked",
             cure="Name its code with --app, start a worker that has it, or take them "
             "as they are with --unchecked.",
             task=task,

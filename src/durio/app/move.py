@@ -221,7 +221,7 @@ class Mover:
         progress = await self.target.progress(move)
         if progress is None:
             raise MoveFailed(
-                "this move was taken back by somebody else",
+                "this move was taken back by another process",
                 cure="See: durio audit ls; then begin it again.",
             )
         return progress

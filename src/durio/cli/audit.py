@@ -35,7 +35,7 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
     r"""List what people did, the newest first.
 
     Retries, cancels and discards of jobs, every change of a queue, and what workers were
-    asked (drain; report and stack: somebody looked) are written down in the transaction
+    asked (drain; report and stack: a person looked) are written down in the transaction
     that did them. What was so already is no change. Unless an App is named,
     those of every App in the store are listed.
 

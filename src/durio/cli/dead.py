@@ -195,7 +195,7 @@ def retry_dead(
     {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
 
     \b
-    Exit codes: 1 one of the ids could not be retried, the others are all the same
+    Exit codes: 1 some ids could not be retried; the rest were
                 2 usage, arguments that do not fit, or no terminal to ask at
     """
     if edit and arguments is not None:
@@ -228,7 +228,7 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
     {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
 
     \b
-    Exit codes: 1 one of the ids is not dead, the others are deleted all the same
+    Exit codes: 1 some ids are not dead; the rest were deleted
                 2 usage, or no terminal to ask at
     """
     return act_on_selected(selection, bulk, "discard")

@@ -120,7 +120,7 @@ LIMIT_OPTION = click.option(
     type=click.IntRange(1, LIMIT_MAX),
     default=50,
     show_default=True,
-    help="At most so many.",
+    help="Show at most N jobs.",
 )
 
 

@@ -35,7 +35,7 @@ from durio.model.names import did_you_mean
 from durio.model.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "worker": ("durio.cli.worker", "Run the jobs of an App until told to stop."),
+    "worker": ("durio.cli.worker", "Run the jobs of an App until a signal stops it."),
     "enqueue": ("durio.cli.enqueue", "Ask for a job by name; wait for its result."),
     "jobs": (
         "durio.cli.jobs",
@@ -73,7 +73,7 @@ Exit codes:
   2  usage                              8    doctor found errors
   3  no store, or out of reach          130  interrupted
   4  the App cannot be imported         143  terminated before the drain ended
-  5  the schema: missing, older, newer  75   try later: the queue takes no more
+  5  the schema: missing, older, newer  75   queue full or closed; try again later
   9  worker processes keep dying: a crash loop
   70 a worker cannot go on in its process: a task blocked the event loop past its
      hard limit, too many abandoned attempts hang on, or no child process starts

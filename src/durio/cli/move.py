@@ -52,7 +52,7 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
     r"""Move all jobs of a SQLite file to PostgreSQL, while both are in use.
 
     Workers on the file are asked to end: they finish what they run, or give it back. Then
-    the file is frozen: whoever writes to it gets the error `store_moved`, which names the new
+    the file is frozen: a program that writes to it gets the error `store_moved`, which names the new
     store, and has written nothing. Every job is copied with its id, state, counters, key,
     times and result, both sides are compared, and the queues open in the new store as they
     were in the file, which stays frozen for good.

@@ -321,7 +321,7 @@ def resume_queues(
     "--maxsize",
     required=True,
     metavar="N|none|code",
-    help="So many jobs may wait; none: no bound; code: as the code says.",
+    help="How many jobs may wait; none: no bound; code: as the code says.",
 )
 @BY_OPTION
 @selection_options
@@ -386,7 +386,7 @@ def drain_queue(
 ) -> None:
     r"""Close a queue for new jobs, and wait until nothing waits or runs in it.
 
-    Whoever enqueues to it gets an error meanwhile; retries still enter. It stays closed,
+    An enqueue to it gets an error meanwhile; retries still enter. It stays closed,
     also after Ctrl-C and when the time is over: `durio queues resume` opens it again.
 
     \b
@@ -416,7 +416,9 @@ def drain_queue(
 @command.command("move")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--create", is_flag=True, help="TO may be a queue that nobody knows yet.")
+@click.option(
+    "--create", is_flag=True, help="TO may be a queue that does not exist yet."
+)
 @YES_OPTION
 @DRY_RUN_OPTION
 @BY_OPTION

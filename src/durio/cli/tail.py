@@ -67,7 +67,9 @@ class TailFilter:
     default="DEBUG",
     help="The lowest level that is shown (DEBUG).",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="End after N events."
+)
 @click.option("--seconds", metavar="SECONDS", help="End after so long.")
 @selection_options
 @app_argument
@@ -77,9 +79,9 @@ def command(
 ) -> None:
     r"""See what happens on a store, as it happens, in every process.
 
-    Workers tell what they log, of every level, while somebody listens; programs tell
+    Workers send what they log, of every level, while a command listens; programs send
     which jobs they enqueue. Nothing is stored: what happened before is in durio jobs ls,
-    and a listener that is too slow is told how many events it missed. It may take a
+    and a listener that is too slow learns how many events it missed. It may take a
     second until every process has noticed. Ctrl-C ends it.
 
     \b

@@ -72,7 +72,7 @@ class QueueFlags(NamedTuple):
 queue_options = with_options(
     click.option(
         "-q", "--queue", "queues", multiple=True, metavar="QUEUE[=SLOTS]",
-        help="Serve this queue, at most so many of its jobs at once; may be repeated. A "
+        help="Serve this queue, at most this number of its jobs at once; may be repeated. A "
         "glob such as 'mail*' serves every queue that matches, each with these slots. "
         "Without -q: every queue of the App.",
     ),
@@ -145,7 +145,9 @@ DURATIONS = {
 
 
 @click.command(
-    "worker", cls=KeepArguments, short_help="Run the jobs of an App until told to stop."
+    "worker",
+    cls=KeepArguments,
+    short_help="Run the jobs of an App until a signal stops it.",
 )
 @click.argument("path", metavar="[MODULE:APP]", required=False)
 @queue_options
@@ -181,7 +183,7 @@ def command(
     supervised: int | None,
     **given: Any,
 ) -> int:
-    r"""Run the jobs of an App until told to stop.
+    r"""Run the jobs of an App until a signal stops it.
 
     MODULE:APP names an App, or a function without arguments that makes one; the current
     directory comes first on the path, and `:app` may be left out. Without it, DURIO_APP or

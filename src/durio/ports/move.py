@@ -128,7 +128,7 @@ class StoreMetadata(NamedTuple):
 def move_ended() -> OperatingError:
     """Return the error for two operators who run conflicting steps of one move."""
     return OperatingError(
-        "this move was ended by somebody else",
+        "this move was ended by another process",
         cure="See: durio audit ls; then begin it again.",
     )
 

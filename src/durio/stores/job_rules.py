@@ -45,7 +45,7 @@ def lease_lost(job_id: bytes) -> LeaseLost:
     """Return the error for a task whose own transaction the fence refuses."""
     return LeaseLost(
         f"job {id_text(job_id)} has another owner: its transaction is rolled back",
-        cure="Nothing was written; whoever has the job now does its work.",
+        cure="Nothing was written; the worker that has the job now runs it.",
     )
 
 

@@ -26,7 +26,7 @@ JOB_ABANDONED: Final = "job.abandoned"
 JOB_FALTERED: Final = "job.faltered"
 
 MEANINGS: dict[str, EmissionMeaning] = {
-    JOB_ENQUEUED: EmissionMeaning(DEBUG, "a job was stored; told to `durio tail` only"),
+    JOB_ENQUEUED: EmissionMeaning(DEBUG, "a job was stored; sent to `durio tail` only"),
     JOB_STARTED: EmissionMeaning(DEBUG, "an attempt began"),
     JOB_DONE: EmissionMeaning(INFO, "the store accepted the result"),
     JOB_RETRIED: EmissionMeaning(WARNING, "the attempt failed and will be made again"),
@@ -67,7 +67,7 @@ MEANINGS: dict[str, EmissionMeaning] = {
         ERROR, "a call blocks past its hard limit in a process that is not ours to end"
     ),
     "spawn.failed": EmissionMeaning(
-        ERROR, "a call of app.spawn raised; nobody retries it"
+        ERROR, "a call of app.spawn raised; it is not retried"
     ),
     "spawn.cancelled": EmissionMeaning(
         WARNING, "calls of app.spawn still ran at the end: cancelled"
@@ -87,7 +87,7 @@ MEANINGS: dict[str, EmissionMeaning] = {
     ),
     "fleet.started": EmissionMeaning(INFO, "a supervisor starts its worker processes"),
     "fleet.stopping": EmissionMeaning(
-        INFO, "a signal: every worker process is told to drain"
+        INFO, "a signal: every worker process is asked to drain"
     ),
     "fleet.draining": EmissionMeaning(
         INFO, "how many jobs still run, and the grace left"

@@ -219,7 +219,7 @@ def event_of(attempt: Attempt, name: str) -> JobEvent:
 def done_event(attempt: Attempt | None) -> JobEvent:
     """Return the event of a successful attempt; built only when there is a listener."""
     if attempt is None:
-        raise ValueError("only attempts are told about")
+        raise ValueError("only attempts have outcomes")
     claim = attempt.claim
     return JobEvent(
         JOB_DONE,

@@ -436,7 +436,7 @@ async def horizon(probe: Probe) -> Findings:
     rows = await probe.rows(FIND_OLDEST_SNAPSHOT)
     name = "store.horizon"
     if not rows:
-        yield fine(name, "nobody keeps old row versions alive")
+        yield fine(name, "no transaction keeps old row versions alive")
         return
     kind, who, what, seconds, age = rows[0]
     for_long = f"for {format_duration(seconds)}, " if seconds is not None else ""

@@ -162,7 +162,7 @@ def caller_error(error: apsw.Error, context: SqliteContext) -> Exception:
         )
     if isinstance(error, apsw.BusyError):
         return StoreUnavailable(
-            f"{context.path} is being written by somebody else ({error})",
+            f"{context.path} is being written by another process ({error})",
             cure="Begin with `begin immediate`, give the connection a busy timeout, "
             "and try the whole transaction again.",
             path=context.path,

@@ -409,6 +409,6 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
         evidence = f"a move {to}, is not over: nothing can be written here"
         yield error(name, evidence, go_on)
     else:
-        fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nobody needs "
+        fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nothing needs "
         fix += f"{path} any more, nor what begins with its name."
         yield error(name, f"its jobs have moved {to}: nothing can be written here", fix)

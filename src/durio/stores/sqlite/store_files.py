@@ -247,7 +247,7 @@ def cannot_be_made(error: OSError, path: str) -> StoreError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return StoreUnavailable(
             f"{path} cannot be opened: {error.strerror}",
-            cure="Raise the limit of open files (ulimit -n), or find what keeps so many "
+            cure="Raise the limit of open files (ulimit -n), or find what keeps them "
             "open.",
             path=path,
         )

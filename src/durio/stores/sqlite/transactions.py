@@ -121,7 +121,7 @@ class SqliteOwnTransaction:
         if self._has_expired or self._db is None:
             raise StoreUnavailable(
                 f"the transaction was open for more than {OWN_SECONDS_MAX:g} s and was "
-                "rolled back: nobody else can write to the file meanwhile",
+                "rolled back: no other process can write to the file meanwhile",
                 cure="Do slow work before the block or after it. Inside it enqueue with "
                 "options(tx=tx).",
                 path=self._context.path,
