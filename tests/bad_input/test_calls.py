@@ -489,7 +489,7 @@ async def test_a_row_of_another_task(app: App):
 @pytest.mark.parametrize("row", [(1, {"to": "a"}), ({"order_id": 1},)], ids=str)
 @virtual(name="shop")
 async def test_a_dict_at_the_end_of_a_tuple_is_no_keywords(app: App, row: Any):
-    words = ("row 2: shop.pay", "no longer keywords", "task.s(1, to='a')")
+    words = ("row 2: pay()", "no longer keywords", "task.s(1, to='a')")
     async with refused(app, InvalidArguments, *words):
         await app.task(pay).enqueue_many([(1,), row])
 
@@ -529,9 +529,9 @@ async def test_a_row_with_an_option_of_the_whole_call(
 @virtual
 async def test_a_signature_lacks_an_argument(app: App):
     task = app.task(pay)
-    async with refused(app, InvalidArguments, "app.pay", "order_id"):
+    async with refused(app, InvalidArguments, "pay()", "order_id"):
         task.s()
-    async with refused(app, InvalidArguments, "app.pay", "Did you mean 'to'?"):
+    async with refused(app, InvalidArguments, "pay()", "Did you mean 'to'?"):
         task.s(1, too="a")
 
 

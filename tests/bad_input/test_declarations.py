@@ -344,7 +344,7 @@ def test_a_retention_that_is_a_bare_number(app: App):
 
 @pytest.mark.parametrize("url", [5, b"sqlite:///x.db", Path("jobs.db")], ids=repr)
 def test_an_app_on_what_is_no_text(url: Any):
-    with declined(InvalidURL, f"App cannot take {url!r}", 'App("sqlite:///jobs.db"'):
+    with declined(InvalidURL, "cannot be the URL of a store", "sqlite:///jobs.db"):
         App(url)
 
 

@@ -167,4 +167,4 @@ def test_a_handle_of_a_store_that_is_gone():
 def test_a_plain_call_with_wrong_arguments_is_pythons_own_error():
     app = App(MEMORY)
     with pytest.raises(TypeError):
-        app.task(echo)(1, 2, 3)
+        asyncio.run(app.task(echo)(1, 2, 3))  # type: ignore[call-arg]

@@ -164,7 +164,7 @@ async def test_bad_options_are_dead_at_once_and_the_worker_goes_on(app: App, wha
 @virtual(settings={"worker": {"unknown_task_seconds": 100}})
 async def test_an_unknown_task_is_parked_then_dead(app: App):
     job = await app.task(name="gone")(free).enqueue(1)
-    del app.registry.handlers["app.gone"]  # a deploy took it away
+    del app.registry.by_name["app.gone"]  # a deploy took it away
     async with working(app):
         status = await in_state(job, State.SCHEDULED)
         assert (status.attempt, status.last_error) == (1, None)

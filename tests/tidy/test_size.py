@@ -22,7 +22,7 @@ FUNCTION_LINES_MAX = 60
 ALLOWED: dict[str, tuple[int, str]] = {
     "app/app.py": (460, "one class: all that users call on an App"),
     "cli/queues.py": (
-        520,
+        530,
         "the commands of one group, and the drain that one of them waits for",
     ),
     "cli/worker.py": (440, "one command: its flags, its checks and its start"),
@@ -33,7 +33,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
         "one connection per loop, its spare, and the pool of them: always read together",
     ),
     "stores/postgres/job_actions.py": (
-        480,
+        495,
         "one state machine for cancel, retry, discard, move and rename",
     ),
     "stores/postgres/watermarks.py": (

@@ -23,10 +23,14 @@ MAIN = "__main__"
 class StoreUser(Protocol):
     """The parts of an App that say which store it uses, and why."""
 
-    url: str
-    folder: str
     origin: str | None
     configuration: Configuration
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def folder(self) -> str: ...
 
 
 async def open_store(store: Store, app: StoreUser) -> None:

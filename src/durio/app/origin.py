@@ -116,7 +116,7 @@ def app_of_tasks(origin: AppOrigin) -> App:
             value = getattr(value, part, None)
         app = value._client if isinstance(value, TaskCalls) else None  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         for candidate in (app, *apps_in(modules.values())):
-            if isinstance(candidate, App) and found.task in candidate.registry.handlers:
+            if isinstance(candidate, App) and found.task in candidate.registry.by_name:
                 return candidate
     raise UsageError(
         f"no App here has the tasks {', '.join(found.task for found in origin.tasks)}",

@@ -59,7 +59,7 @@ async def known_tasks(app: App, namespace: str) -> set[str]:
     store = await app.store()
     known = set(await published_tasks(store, namespace) or ())
     if namespace == app.name:
-        known |= app.registry.handlers.keys()
+        known |= app.registry.by_name.keys()
     page = await store.find(Query(namespace=namespace), limit=NEWEST_JOBS, cursor=None)
     return known | {job.task for job in page.jobs}
 

@@ -234,7 +234,7 @@ def show_rows(
     if selection.is_json:
         show_json({"queues": [row_fields(line) for line in lines]})
         return
-    columns = ("app", *COLUMNS) if with_app else COLUMNS
+    columns = (Column("app", least=10), *COLUMNS) if with_app else COLUMNS
     rows = [
         [line.namespace, *cells(line, now)] if with_app else cells(line, now)
         for line in lines

@@ -160,9 +160,9 @@ class Box:
     def _shown(self, job: StoredJob) -> BoxJob:
         owner = self._apps[0]
         for app in self._apps:
-            if job.task in app.registry.handlers:
+            if job.task in app.registry.by_name:
                 owner = app
-        handler = owner.registry.handlers.get(job.task)
+        handler = owner.registry.by_name.get(job.task)
         return box_job(job, handler, owner.retries_of(job.task))
 
     def _task_name(self, task: AnyTask, *, is_own: bool) -> str:

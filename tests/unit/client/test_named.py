@@ -209,7 +209,7 @@ async def test_a_named_task_has_options_and_many_rows(app: App):
         assert [await job.result() for job in jobs] == [3, 4, 5]
         assert {(await job.status()).priority for job in jobs} == {9}
         assert await named.job(first.id) == first
-        with pytest.raises(InvalidArguments, match=r"row 2: .* must be integer"):
+        with pytest.raises(InvalidArguments, match=r"row 2: .* must be int, not str"):
             await named.enqueue_many([(1,), ("x",)])
         with pytest.raises(UnknownTask, match=r"Did you mean 'shop\.plain'\?"):
             await web.named("shop.plian").enqueue(1)

@@ -108,13 +108,13 @@ async def test_an_unknown_task_is_parked_and_later_run(app: App) -> None:
         return "ran"
 
     job = await new.enqueue()
-    handler = app.registry.handlers.pop("app.new")
+    handler = app.registry.by_name.pop("app.new")
     async with working(app):
         parked = await in_state(job, State.SCHEDULED)
         await app.clock.sleep(600)
         assert not (await job.status()).state.is_final, "it waits for a newer worker"
     assert parked.attempt == 1
-    app.registry.handlers["app.new"] = handler
+    app.registry.by_name["app.new"] = handler
     async with working(app):
         assert await job.result(600) == "ran"
     assert (await job.status()).attempt == 1
@@ -127,7 +127,7 @@ async def test_a_task_unknown_for_a_day_is_dead(app: App) -> None:
 
     job = await gone.enqueue()
     later = await gone.options(delay="60h").enqueue()
-    app.registry.handlers.clear()
+    app.registry.by_name.clear()
     await app.clock.sleep(48 * 3600)
     await drained(app)
     assert (await job.status()).state is State.SCHEDULED, "met for the first time"

@@ -47,7 +47,7 @@ async def test_starts_all_and_is_ready_with_the_first(clock: VirtualClock) -> No
     await place.until(2)
     assert len(place.fleet.alive) == 2
     assert place.announce.calls == [
-        "ready: 1 of 2 workers ready, 0 jobs running, 0 MiB"
+        "ready: 1 of 2 workers ready, no jobs running, 0 MiB"
     ]
     verdict = await place.end()
     assert (verdict.exit_code, verdict.signal, verdict.restarts) == (0, "SIGTERM", 0)

@@ -236,6 +236,22 @@ async def find_jobs(
     return {row[0]: FoundJob(*row) for row in await tx.rows(READ_STATES, able)}
 
 
+async def act_without_guards(
+    tx: PostgresTransaction,
+    seen: Sequence[FoundJob],
+    action: DiscardJobs | RunJobsNow | RenameJobs,
+    judge: Judge,
+) -> Changes:
+    """Apply an action that adds no job to a bounded queue."""
+    match action:
+        case DiscardJobs():
+            return await discard_jobs(tx, [job.id for job in seen], judge)
+        case RunJobsNow():
+            return await run_jobs_now(tx, seen, judge)
+        case RenameJobs(task):
+            return await rename_jobs(tx, seen, task, judge)
+
+
 async def act_on_jobs(
     tx: PostgresTransaction, seen: Sequence[FoundJob], action: Action, judge: Judge
 ) -> Changes:
@@ -246,13 +262,9 @@ async def act_on_jobs(
     """
     if not seen:
         return {}
+    if isinstance(action, DiscardJobs | RunJobsNow | RenameJobs):
+        return await act_without_guards(tx, seen, action, judge)
     ids = [job.id for job in seen]
-    if isinstance(action, DiscardJobs):
-        return await discard_jobs(tx, ids, judge)
-    if isinstance(action, RunJobsNow):
-        return await run_jobs_now(tx, seen, judge)
-    if isinstance(action, RenameJobs):
-        return await rename_jobs(tx, seen, action.task, judge)
     to = [action.lane] if isinstance(action, MoveJobs) else []
     guards = await lock_guards(tx, {*to, *(job.lane for job in seen)})
     match action:
