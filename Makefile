@@ -55,6 +55,10 @@ test: static servers ## Run everything: static checks and the whole suite, with 
 .PHONY: check
 check: static tidy unit ## The quick one, under a minute: format, lint, layers, types, tidy, unit
 
+.PHONY: versions
+versions: $(READY) ## Run a fast part on every other Python of this machine that Durio claims
+	@$(PY) -m tests.other_versions
+
 .PHONY: bench
 bench: $(READY) ## Measure this machine (BENCH_ARGS="--json")
 	@$(BIN)/durio bench $(BENCH_ARGS)
