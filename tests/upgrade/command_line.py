@@ -6,9 +6,17 @@ import os
 import runpy
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from tests.upgrade.shop import NAME
+
+SPEC = find_spec("durio")
+assert SPEC is not None
+assert SPEC.origin is not None
+# By its path: pytest loads a package that has a plugin in a way that runpy cannot take.
+PROGRAM = str(Path(SPEC.origin).with_name("__main__.py"))
 
 # Fields that depend on the time of the question.
 WORKER_FIELDS_OF_NOW = ("lease_seconds_left", "cpu_percent")
@@ -32,7 +40,7 @@ def durio(url: str, *words: str) -> Any:
         sys.argv += ["--name", NAME]
     try:
         with redirect_stdout(out), redirect_stderr(errors):
-            runpy.run_module("durio", run_name="__main__", alter_sys=True)
+            runpy.run_path(PROGRAM, run_name="__main__")
         code: object = 0
     except SystemExit as ended:
         code = ended.code or 0
