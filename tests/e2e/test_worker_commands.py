@@ -52,7 +52,7 @@ def test_stack_of_a_worker_whose_loop_is_blocked(place: Place) -> None:
     assert attempt["where"] == "loop"
     assert "time.sleep(seconds)" in attempt["stack"]
     assert "/durio/worker/" not in attempt["stack"]
-    assert attempt["stack"].endswith(" frames of durio\n")
+    assert attempt["stack"].endswith(" frames of asyncio and Durio)\n")
     assert any(thread["name"] == "durio-aside" for thread in told["threads"])
 
 
