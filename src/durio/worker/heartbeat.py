@@ -167,6 +167,7 @@ class Heartbeat:
         """Renew once, and act on the result."""
         me, vitals = self._identity.id, self._measure()
         if not me:  # fenced, and not registered again yet
+            self._has_timed_out = False  # else `run` would not pause
             return
         error = await self._try(me, self._timeout_seconds(), vitals)
         self._has_timed_out = isinstance(error, TimeoutError)
