@@ -107,12 +107,7 @@ class ArgumentCodec:
 
         Refuse a call that does not fit. `encode` checks the types.
         """
-        try:
-            bound = self._bindable.bind(*args, **kwargs)
-        except TypeError as error:
-            raise self._invalid(
-                self._unbound(args, kwargs) or str(error), kwargs
-            ) from None
+        bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
     def canonical(
@@ -129,12 +124,7 @@ class ArgumentCodec:
             if not (named.keys() & kwargs.keys()):
                 named.update(kwargs)
                 return (), self._in_order(named) if len(kwargs) > 1 else named
-        try:
-            bound = self._bindable.bind(*args, **kwargs)
-        except TypeError as error:
-            raise self._invalid(
-                self._unbound(args, kwargs) or str(error), kwargs
-            ) from None
+        bound = self._bound(args, kwargs)
         named, rest = dict(bound.arguments), ()
         for name, parameter in self._bindable.parameters.items():
             if parameter.kind is Parameter.VAR_POSITIONAL:
@@ -145,6 +135,16 @@ class ArgumentCodec:
                     raise self._invalid(given_twice(self.task, min(twice)), kwargs)
                 named.update(sorted(extra.items()))
         return rest, named
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> inspect.BoundArguments:
+        try:
+            return self._bindable.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._invalid(
+                self._unbound(args, kwargs) or str(error), kwargs
+            ) from None
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
         """Sort names in the function's order, so that equal arguments are the same bytes."""
