@@ -14,6 +14,7 @@ import pydantic
 import pytest
 
 from durio.model.argument_codec import ArgumentCodec, parameters_digest
+from durio.model.argument_errors import misfit, plain_words
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 
 
@@ -308,3 +309,29 @@ def test_a_mark_is_the_same_for_the_same_parameters_only() -> None:
     assert len(set(marks)) == 3
     assert len(marks[0]) == 16
     assert parameters_digest(None) != parameters_digest([])
+
+
+def test_a_parameter_without_an_annotation_beside_one_with_it() -> None:
+    call: Any = lambda other, order: (other, order)  # noqa: E731
+    call.__annotations__ = {"order": int}
+    codec = ArgumentCodec(call, "shop.call", skip_first=False)
+    assert codec.encode(("a", 2), {}) == b'[[],{"other":"a","order":2}]'
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("Object contains unknown field `y`", "send() has no parameter 'y'"),
+        (
+            "Expected `object`, got `array`",
+            "send(): its arguments do not fit: it must be dict, not list",
+        ),
+    ],
+)
+def test_a_stored_call_that_does_not_fit_as_a_whole(told: str, said: str) -> None:
+    assert misfit("shop.send", told) == said
+
+
+def test_an_unknown_field_inside_an_argument() -> None:
+    told = "Object contains unknown field `y` - at `$.order`"
+    assert plain_words(told) == "it has no field 'y' (at order)"

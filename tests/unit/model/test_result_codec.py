@@ -150,3 +150,8 @@ def test_a_missing_result_is_refused_where_one_is_required() -> None:
     for hint in (int, Line, list[int]):
         with pytest.raises(InvalidResult, match="without its result"):
             ResultCodec("shop.t", hint).check_missing()
+
+
+def test_an_annotation_that_cannot_be_hashed() -> None:
+    codec = ResultCodec("shop.send", Annotated[int, ["not", "hashable"]])
+    assert codec.encode(1) == b"1"

@@ -243,3 +243,12 @@ def test_a_wrong_call_is_permanent_and_trouble_is_not(family: str) -> None:
 def test_a_wrong_result_has_its_own_reason() -> None:
     decision = classify(InvalidResult("x"), Retry(3), retried=0, snoozed=0, share=1.0)
     assert decision == Decision(OutcomeKind.DEAD, reason=Reason.BAD_RESULT)
+
+
+def test_the_fields_of_a_policy_cannot_be_deleted() -> None:
+    policy = Retry(3)
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        del policy.retries
+    policy.__notes__ = ["of the exception"]
+    del policy.__notes__
+    assert policy == Retry(3)

@@ -16,8 +16,8 @@ from sqlalchemy.ext import asyncio as alchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from durio import App
-from durio.errors import InvalidOption
-from durio.model.tx import KINDS, TxKind, check_tx, tx_kind
+from durio.errors import InvalidOption, WrongTransaction
+from durio.model.tx import KINDS, TxKind, check_tx, tx_kind, without_django
 
 REAL = {
     apsw.Connection: TxKind.APSW,
@@ -101,3 +101,26 @@ def test_it_is_refused_where_it_is_given() -> None:
 
     with pytest.raises(InvalidOption, match=r"tx cannot be a builtins\.int"):
         work.options(tx=42)  # type: ignore[arg-type]
+
+
+class DjangoConnection(BaseDatabaseWrapper):
+    """One that was made in this thread and has not connected yet."""
+
+    def __init__(self) -> None:
+        self.connection: Any = None
+        self.in_atomic_block = False
+        self.autocommit = True
+        self.is_checked = False
+
+    def validate_thread_sharing(self) -> None:
+        self.is_checked = True
+
+
+def test_a_connection_of_django_needs_an_open_transaction() -> None:
+    tx = DjangoConnection()
+    with pytest.raises(WrongTransaction, match="no open transaction"):
+        without_django(tx)
+    tx.connection, tx.in_atomic_block = "the driver's", True
+    assert without_django(tx) == "the driver's"
+    assert tx.is_checked, "Django refuses a connection of another thread"
+    assert without_django(apsw_connection := apsw.Connection("")) is apsw_connection
