@@ -1,7 +1,6 @@
 """`durio completion`: scripts for three shells, and what they complete."""
 
 import os
-import shutil
 import subprocess  # noqa: TID251 - bash runs the script
 import sys
 from pathlib import Path
@@ -47,7 +46,6 @@ def test_commands_are_completed_without_loading_them(
     assert "--version" in {i.value for i in commands.shell_complete(ctx, "--")}
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
