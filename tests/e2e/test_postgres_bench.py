@@ -139,3 +139,32 @@ def test_another_schema_in_a_url() -> None:
     assert url_with("postgresql:///shop", "x") == "postgresql:///shop?schema=x"
     url = "postgresql://ann:p%40ss@h/shop?schema=a&driver=psycopg"
     assert url_with(url, "b") == url.replace("schema=a", "schema=b")
+
+
+def test_an_interrupt_while_a_connection_closes_is_kept() -> None:
+    class SlowToClose:
+        def __init__(self) -> None:
+            self.is_closing = asyncio.Event()
+
+        async def connect(self) -> "SlowToClose":
+            return self
+
+        async def close(self) -> None:
+            self.is_closing.set()
+            await asyncio.sleep(SECONDS_MAX)
+
+    async def main() -> None:
+        target, connection = PostgresBenchTarget("postgresql:///shop"), SlowToClose()
+        target._opening = connection
+
+        async def use() -> None:
+            async with target._connected():
+                pass
+
+        work = asyncio.create_task(use())
+        await connection.is_closing.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(main())

@@ -5,7 +5,6 @@ not change the schema that the URL names. Costs are those of the whole server (i
 of the whole database (commits), so they include the work of other clients.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -200,7 +199,7 @@ class PostgresBenchTarget:
             try:
                 yield connection
             finally:
-                with suppress(DriverError, asyncio.CancelledError):
+                with suppress(DriverError):
                     await connection.close()
         except DriverError as error:
             raise translated(error, self._place) from error
