@@ -4,7 +4,7 @@ import pytest
 
 from durio.model.job import DEAD, DONE
 from tests.e2e.child_place import ChildPlace
-from tests.e2e.workers import START_SECONDS
+from tests.e2e.workers import START_SECONDS, wait_until
 
 PAIRS = 6
 
@@ -33,7 +33,14 @@ def test_the_next_job_is_not_charged_for_a_broken_child(
     pids = {line.pid for job in breaking for line in starts[job]}
     assert len(pids) == PAIRS * runs
     assert worker.events("child.died") == []
-    assert len(worker.events("child.failed")) == PAIRS * runs, "why each of them ended"
+    # The worker reports why a child ended after the store has the job's end.
+    reports = PAIRS * runs
+    wait_until(
+        lambda: len(worker.events("child.failed")) >= reports,
+        START_SECONDS,
+        "why each child ended",
+    )
+    assert len(worker.events("child.failed")) == reports
 
 
 def test_a_job_whose_loop_one_before_it_stopped_runs_again(
