@@ -32,6 +32,7 @@ from durio.stores.sqlite.schema import connect_writer, migrate
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import MEANINGS
 from tests.conftest import Require
+from tests.docs.python_parts import MAKE as PYTHON_PARTS
 from tests.servers.postgres import PostgresServer, programs
 from tests.tidy.house import MODULES, ROOT, dotted, text_of, tree_of
 
@@ -323,6 +324,7 @@ MAKE: dict[str, Callable[[], Iterator[str]]] = {
     "tables": made_tables,
     "postgres_tables": made_postgres_tables,
     "cli": made_cli,
+    **PYTHON_PARTS,
 }
 
 

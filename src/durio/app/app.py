@@ -61,23 +61,34 @@ SYNC_SECONDS_MAX = 24 * 3600.0
 
 
 class App:
-    """Declares tasks and enqueues their jobs; holds the configuration and the store."""
+    """An App declares tasks, enqueues jobs and runs workers, on one store.
+
+    Nothing is opened before the first use. An App can be used from several threads and
+    event loops, and after a fork.
+    """
 
     __module__ = "durio"
 
     def __init__(  # noqa: PLR0913 - the choices of an application, all keywords
         self,
+        # The store. Default: `DURIO_URL`, else the settings file, else
+        # `sqlite:///durio.db`.
         url: str | None = None,
         *,
+        # The namespace of its tasks, queues and jobs. Default: `DURIO_NAME`, else the
+        # settings file, else `app`; a PostgreSQL store needs a name.
         name: str | None = None,
+        # Settings, a dict of the same shape, or the path of a settings file.
         settings: Settings | Mapping[str, Any] | str | os.PathLike[str] | None = None,
-        retry: Retry | int = UNSET,
-        timeout: Timeout = UNSET,
+        retry: Retry | int = UNSET,  # default of its tasks; `Retry(5)` if not given
+        timeout: Timeout = UNSET,  # default of its tasks; (270, 300) s if not given
+        # Returns an async context manager. A worker enters it once at its start; tasks
+        # read its value from `ctx.deps`.
         deps: DepsFactory | None = None,
-        middleware: Sequence[Middleware] = (),
-        imports: Sequence[str] = (),
-        queues: Sequence[Queue] = (),
-        clock: Clock | None = None,
+        middleware: Sequence[Middleware] = (),  # runs around each attempt
+        imports: Sequence[str] = (),  # modules with tasks; workers import them
+        queues: Sequence[Queue] = (),  # declared queues; see `app.queue`
+        clock: Clock | None = None,  # replaces the machine's clock in simulations
     ) -> None:
         # Code overrides the environment: a test with a memory store must never open
         # production.
@@ -91,7 +102,7 @@ class App:
         self._state = AppState(
             self.configuration.url, clock or HostClock(), current_folder(), self.emit
         )
-        self.hooks = Hooks()
+        self.hooks = Hooks()  # decorators for functions that observe jobs
         self.deps = deps
         self.middleware = tuple(middleware)
         self.imports = tuple(imports)
@@ -109,7 +120,7 @@ class App:
 
     @property
     def url(self) -> str:
-        """The URL of its store."""
+        """The URL of the store."""
         return self._state.url
 
     @url.setter
@@ -118,7 +129,7 @@ class App:
 
     @property
     def folder(self) -> str:
-        """The base of relative paths in its URL."""
+        """The folder that relative paths in the URL start from."""
         return self._state.folder
 
     @folder.setter
@@ -127,12 +138,12 @@ class App:
 
     @property
     def clock(self) -> Clock:
-        """Time, sleep, randomness and ids."""
+        """The source of time, sleep, random numbers and job ids."""
         return self._state.clock
 
     @property
     def state(self) -> AppState:
-        """What it stands on now; `durio.testing` replaces it for a block."""
+        """The URL, clock and open store in use; `durio.testing` replaces them."""
         return self._state
 
     @state.setter
@@ -155,18 +166,20 @@ class App:
 
     def queue(
         self,
-        name: str,
+        name: str,  # without the App's name
         *,
-        retention: Retention = UNSET,
-        maxsize: int | None = UNSET,
-        full_wait: Duration = UNSET,
-        weight: int = UNSET,
-        slots: int | None = UNSET,
-        prefetch: int | None = UNSET,
+        retention: Retention = UNSET,  # of done and cancelled jobs; the task's comes first
+        maxsize: int | None = UNSET,  # most jobs that wait; None: no bound
+        full_wait: Duration = UNSET,  # how long an enqueue waits for room; default 5 s
+        weight: int = UNSET,  # share of a worker among its queues; default 1
+        slots: int | None = UNSET,  # most running jobs in one worker; None: all slots
+        prefetch: int | None = UNSET,  # most claimed jobs that wait for a slot
     ) -> QueueHandle:
-        """Return a handle to a queue; options declare its retention, bound and share.
+        """Return a handle to a queue; with options, declare the queue too.
 
-        Undeclared queues work too.
+        A queue needs no declaration: a task may name any queue.
+
+            app.queue("mail", maxsize=10_000).pause_sync("the mail server is down")
         """
         queue = Queue(
             name,
@@ -187,7 +200,7 @@ class App:
 
     @property
     def default_maxsize(self) -> int | None:
-        """The bound of queues that declare none; None means unbounded.
+        """The bound of queues that declare none; None means no bound.
 
         It is set if the store is in memory, or while a worker runs in this process.
         """
@@ -208,7 +221,12 @@ class App:
     # --- enqueueing
 
     async def enqueue(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Enqueue by name; this process needs no code of the task."""
+        """Enqueue a job of a task by name; the code of the task may be elsewhere.
+
+        A name without a dot belongs to this App. Arguments are checked against what
+        workers have published. Raises UnknownTask for a task that they do not have. For
+        options use `app.named(name).options(...)`.
+        """
         return await self.named(name).enqueue(*args, **kwargs)
 
     def enqueue_sync(self, name: str, /, *args: Any, **kwargs: Any) -> Job[Any]:
@@ -227,11 +245,11 @@ class App:
         return await task.enqueue(*args, **kwargs)
 
     def named(self, name: str) -> NamedTask:
-        """Return a task that is known by its name; this process needs no code of it."""
+        """Return a task by its name; the code of the task may be elsewhere."""
         return NamedTask(self, task_name(self.name, check_name("task", name)))
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
-        """Return what is known about a task here, or else from what workers published."""
+        """Return a task's code if it is loaded here, else what workers published."""
         handler = self.registry.by_name.get(task)
         if handler is not None:
             return handler
@@ -242,29 +260,31 @@ class App:
         return task_by_name.named_target(task, published, self.emit)
 
     async def job(self, job_id: str) -> Job[Any]:
-        """Return a handle to an existing job; raise JobNotFound if there is none."""
+        """Return a handle to a stored job; raises JobNotFound if there is none."""
         return await find_job(self, job_id)
 
     def job_sync(self, job_id: str) -> Job[Any]:
-        """`job` for callers without an event loop."""
+        """Look up a job without an event loop, as `job` does."""
         return self.run_sync(self.job(job_id))
 
     def jobs(  # noqa: PLR0913 - the filters, all keywords
         self,
         *,
+        # One state or several: `"dead"`, `("ready", "running")`.
         state: State | str | Iterable[State | str] | None = None,
-        task: TaskReference | str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        reason: str | None = None,
+        task: TaskReference | str | None = None,  # a task, or its name
+        queue: str | None = None,  # name of a queue
+        error: str | None = None,  # text in the last error's type or message
+        reason: str | None = None,  # why jobs are dead, such as `"exhausted"`
+        # Ended longer ago than this; or created longer ago, and not ended.
         older: Duration | None = None,
+        # Ended at most this long ago; or created at most this long ago, and not ended.
         newer: Duration | None = None,
-        ids: Iterable[str] | None = None,
+        ids: Iterable[str] | None = None,  # ids of jobs
     ) -> JobQuery:
-        """Choose jobs of this App by filters: read, count, retry, cancel, discard or run them.
+        """Choose jobs of this App by filters, to read, count or change them.
 
-        `error` is text in the last error's type or message. `older` and `newer` compare the
-        time since a job ended, or since it was created while it has not ended.
+        A job must match every filter. Nothing is read before the result is used.
         """
         filters = JobFilter(
             state=state,
@@ -279,7 +299,10 @@ class App:
         return JobQuery(self, filters)
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of this App for a caller without an event loop."""
+        """Run a coroutine in the App's own thread and return its result.
+
+        It is for code without an event loop. Most calls have a `_sync` twin instead.
+        """
         return self._portal.run(coro, SYNC_SECONDS_MAX)
 
     def run_with(self, tx: Joinable | None, coro: Coroutine[Any, Any, T]) -> T:
@@ -297,12 +320,17 @@ class App:
     def spawn(
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None
     ) -> "asyncio.Task[T]":
-        """Run a coroutine in this process, tracked but not stored: a crash loses it."""
+        """Run a coroutine in this process without storing it: a crash loses it.
+
+        Closing the App waits for it, up to `worker.grace_seconds`. Raises SpawnFull if
+        `worker.spawned_max` (1,000) coroutines run on this event loop.
+        """
         return self._state.spawner.spawn(coro, name, self.settings.worker.spawned_max)
 
     # --- opening and closing
 
     async def __aenter__(self) -> Self:
+        """Open the store now; the end of the outermost block closes the App."""
         await self.store()
         self._state.entered += 1
         return self
@@ -314,7 +342,7 @@ class App:
             await self.close()
 
     async def close(self) -> None:
-        """Wait for spawned work and close the store; the next use opens it again."""
+        """Wait for spawned coroutines, then close the store; the next use reopens it."""
         state = self._state
         try:
             await state.spawner.end(self.settings.worker.grace_seconds)
@@ -323,17 +351,17 @@ class App:
 
     @property
     def lifespan(self) -> Lifespan:
-        """The lifespan for ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
+        """A lifespan for ASGI frameworks: `FastAPI(lifespan=app.lifespan)`."""
         return Lifespan(self)
 
     def worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        grace: Duration | None = None,
+        queues: Sequence[str] | None = None,  # names or globs; None: every queue
+        concurrency: int | None = None,  # jobs at a time; default `worker.concurrency`
+        grace: Duration | None = None,  # time for running jobs to end; default 25 s
     ) -> EmbeddedWorker:
-        """Return a worker on this event loop: `async with app.worker() as worker:`."""
+        """Return a worker that runs on this event loop: `async with app.worker():`."""
         return EmbeddedWorker(self, queues=queues, concurrency=concurrency, grace=grace)
 
     # --- for tasks and handles
@@ -388,7 +416,7 @@ class App:
         return {*self.registry.by_name}, self.registry.queue_names()
 
     def acting_user(self) -> str:
-        """Return who acts through this App, for the audit: `ann@web-1 via app`."""
+        """Return the user for the audit, such as `ann@web-1 via app`."""
         return f"{user_at_host()} via app"
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:

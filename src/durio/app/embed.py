@@ -58,7 +58,11 @@ class EmbeddingApp(Protocol):
 
 
 class EmbeddedWorker:
-    """A worker for `async with app.worker() as worker:`; jobs run while the block runs."""
+    """A worker inside another program: jobs run while its `async with` block runs.
+
+    It installs no signal handlers and starts no process, except for tasks with
+    `process=True`. Queues that declare no bound get one of `queue.embedded_max` jobs.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,10 @@ class EmbeddedWorker:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        """Start the worker; the end of the block waits for running jobs, then stops it.
+
+        Jobs that still run after the grace time go back to their queue, and run again.
+        """
         if self._task is not None:
             raise OperatingError(
                 "this worker has been entered before",
@@ -116,8 +124,8 @@ class EmbeddedWorker:
     async def drained(self, timeout: Duration | None = None) -> None:
         """Wait until no job is ready or running in the worker's queues.
 
-        Scheduled jobs, such as retries, may be left. Raises TimeoutError, or the error that
-        ended the worker.
+        Scheduled jobs, such as retries, may be left. Raises TimeoutError after `timeout`,
+        or the error that ended the worker.
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
         pause = POLL_SECONDS_FIRST

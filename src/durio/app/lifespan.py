@@ -29,7 +29,10 @@ class LifespanApp(Protocol):
 
 
 class Lifespan:
-    """The lifespan of `FastAPI(lifespan=app.lifespan)`, or `app.lifespan(inner=other)`."""
+    """A lifespan that opens the App when a web application starts, and closes it at the end.
+
+    Use it as it is, `FastAPI(lifespan=app.lifespan)`, or call it with keywords first.
+    """
 
     def __init__(
         self,
@@ -44,13 +47,15 @@ class Lifespan:
     def __call__(
         self,
         *asgi_app: Any,
-        inner: InnerLifespan | None = None,
-        embed_worker: bool = False,
+        inner: InnerLifespan
+        | None = None,  # your own lifespan; it runs inside this one
+        embed_worker: bool = False,  # run a worker in the web process
         **options: Any,
     ) -> Any:
-        """Open the App, or configure: frameworks pass their app, users pass keywords.
+        """Return a lifespan with these options, or open the App for a framework.
 
-        The options are those of `app.worker`: queues, concurrency, grace.
+        The other options are those of `app.worker`; they need `embed_worker=True`. A
+        framework calls the lifespan with its own application.
         """
         if asgi_app and inner is None and not embed_worker and not options:
             return self._opened(asgi_app[0])

@@ -10,7 +10,11 @@ from durio.model.options import NO_OPTIONS, UNSET, CallOptions
 
 
 class NamedTask(TaskWithOptions[..., Any]):
-    """A task by its name. Each call reads what workers have published about it."""
+    """A task that is known by its name only; it has the same calls as a Task.
+
+    Each call reads what workers have published about the task: its queue, priority and
+    parameters. Results are not decoded to a type.
+    """
 
     __module__ = "durio"
 
@@ -20,7 +24,7 @@ class NamedTask(TaskWithOptions[..., Any]):
         super().__init__(client, unknown_target(task), options)
 
     async def enqueue(self, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Store a job; returns after the write that survives a power cut."""
+        """Store a job and return its handle; the job then survives a power failure."""
         return await (await self._found()).enqueue(*args, **kwargs)
 
     def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> Job[Any]:

@@ -86,7 +86,7 @@ class TaskKeywords(TypedDict, total=False):
 
 
 class TaskDecorator:
-    """Makes a function a task: `@app.task`, or `@app.task(queue="mail")`."""
+    """The decorator `@app.task`, with or without options."""
 
     __module__ = "durio"
 
@@ -126,7 +126,17 @@ class TaskDecorator:
     @overload
     def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
     def __call__(self, fn: Any = None, /, **options: Any) -> Any:
-        """Make `fn` a task with these options; without it, a decorator with them."""
+        """Make a function a task, with the options in the table of options.
+
+        An `async def` function becomes a Task, any other function a SyncTask. A first
+        parameter that is annotated `Context` gets the attempt's Context; it is not an
+        argument of the job. Raises DuplicateTask for a second task of the same name, and
+        InvalidOption for a wrong option.
+
+            @app.task(queue="mail", retry=3, timeout="30s")
+            async def remind(ctx: Context, address: str) -> None:
+                ctx.log.info("attempt %s for %s", ctx.attempt, address)
+        """
         chosen = {**self._options, **options}
         checked = CallOptions.of_task(chosen)
         if fn is None:

@@ -96,7 +96,7 @@ class TakesPositionals(Protocol[*Ts, R_co]):
 
 
 class TaskCalls(Generic[P, R]):
-    """The calls of a task, with or without options."""
+    """The calls of a task: enqueue jobs, look jobs up, make signatures."""
 
     __module__ = "durio"
 
@@ -112,7 +112,7 @@ class TaskCalls(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """The task's name in jobs: `<app>.<function>`."""
+        """The full name of the task: `<app>.<function>`."""
         return self._handler.task
 
     if not TYPE_CHECKING:  # a checker must still see that there is no such attribute
@@ -130,7 +130,15 @@ class TaskCalls(Generic[P, R]):
             raise UnknownAttribute(f"a task has no {name}()", cure=line)
 
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Store a job; return after a write that survives a power failure."""
+        """Store a job and return its handle; the job then survives a power failure.
+
+        Raises InvalidArguments, NotSerializable or PayloadTooLarge for wrong arguments,
+        QueueFull if the queue had no room for `full_wait`, QueueClosed if an operator
+        closed it, KeyConflict for a key in use with other arguments, and StoreError.
+
+            job = send.enqueue_sync("ann@example.com")
+            print(job.id)
+        """
         job = self._new_job(self._job_builder(), args, kwargs)
         answers = await self._client.send([job], self._options.tx)
         return self._handles([job], answers)[0]
@@ -156,11 +164,13 @@ class TaskCalls(Generic[P, R]):
         self, rows: Iterable[Mapping[str, object]], /
     ) -> list[Job[R]]: ...
     async def enqueue_many(self, rows: Iterable[Any], /) -> list[Job[Any]]:
-        """Store one job per row.
+        """Store one job per row and return the handles, in the order of the rows.
 
-        A row is a signature `task.s(...)`, a tuple of positionals or a mapping of keywords.
-        Up to 1,000 rows are one transaction, more rows are chunks of 1,000. All rows are
-        checked before the first is written.
+        A row is a signature `task.s(...)`, a tuple of positional arguments, or a mapping
+        of keyword arguments. All rows are checked before the first is stored. Each 1,000
+        rows are one transaction.
+
+            send.enqueue_many_sync([("ann@example.com",), ("bob@example.com",)])
         """
         refuse_key(self._options)
         jobs = self._jobs_of_rows(rows)
@@ -185,15 +195,18 @@ class TaskCalls(Generic[P, R]):
         return self._client.run_with(self._options.tx, self.enqueue_many(rows))
 
     async def job(self, job_id: str) -> Job[R]:
-        """Return a handle to an existing job of this task; raise JobNotFound if there is none."""
+        """Return a typed handle to a stored job of this task.
+
+        Raises JobNotFound if there is no such job, UsageError if it is of another task.
+        """
         return await find_job(self._client, job_id, self.name)
 
     def job_sync(self, job_id: str) -> Job[R]:
-        """`job` for callers without an event loop."""
+        """Look up a job of this task without an event loop, as `job` does."""
         return self._client.run_sync(self.job(job_id))
 
     def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[P, R]:
-        """Return this task with all its arguments, as a value that can be kept."""
+        """Return the task with all its arguments, as a row for `enqueue_many`."""
         bound = self._handler.codec.bound(args, kwargs)
         return Signature(self.name, *bound, self._options)
 
@@ -267,7 +280,7 @@ def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:
 
 
 class TaskWithOptions(TaskCalls[P, R]):
-    """A task whose calls may be given options."""
+    """A task with options: it has the calls of a Task, but is no function itself."""
 
     __module__ = "durio"
 
@@ -288,7 +301,14 @@ class TaskWithOptions(TaskCalls[P, R]):
         result_ttl: Duration = UNSET,
         tx: Joinable | None = UNSET,
     ) -> "TaskWithOptions[P, R]":
-        """Return the same task with these options for its calls; the original is unchanged."""
+        """Return the task with these options for its calls; the original is unchanged.
+
+        The table of options says what each means. A second `options()` overrides the
+        first; `meta` is merged by key. Raises InvalidOption for a wrong option.
+
+            later = send.options(delay="5m", key="welcome-7")
+            later.enqueue_sync("ann@example.com")
+        """
         raise NotImplementedError
 
     def _with_changes(self, given: Mapping[str, Any]) -> "TaskWithOptions[P, R]":
@@ -313,7 +333,7 @@ class DeclaredTask(TaskWithOptions[P, R]):
 
 
 class Task(DeclaredTask[P, R]):
-    """An async task; calling it runs it here, without a store."""
+    """An async function as a task; it keeps the function's name and types."""
 
     __module__ = "durio"
 
@@ -325,12 +345,15 @@ class Task(DeclaredTask[P, R]):
     ) -> R: ...
     # `async def`, so that libraries which look for coroutine functions await it.
     async def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-        """Run the function in this process, without a store."""
+        """Call the function directly: no job is stored, and there are no retries.
+
+        A Context may be given first; without one the function gets a Context of attempt 1.
+        """
         return await call_here(self._client, self._declared, args, kwargs)
 
 
 class SyncTask(DeclaredTask[P, R]):
-    """A sync task: workers run it in a thread; calling it runs it here."""
+    """A sync function as a task, with the calls of a Task; it runs in a thread."""
 
     __module__ = "durio"
 
@@ -341,7 +364,7 @@ class SyncTask(DeclaredTask[P, R]):
         self, ctx: Context[Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> R: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-        """Run the function in this process, without a store."""
+        """Call the function directly: no job is stored, and there are no retries."""
         return call_here(self._client, self._declared, args, kwargs)
 
 

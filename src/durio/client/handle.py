@@ -75,7 +75,10 @@ class JobClient(Protocol):
 
 
 class Job(Awaitable[R_co]):
-    """A reference to one job: read its status, cancel it, retry it; `await` its result."""
+    """A reference to one stored job: read, cancel or retry it, or wait for its result.
+
+    It holds no data of the job: each call reads the store.
+    """
 
     __module__ = "durio"
     __slots__ = ("_client", "_raw_id", "created", "replaced", "same_args")
@@ -91,13 +94,15 @@ class Job(Awaitable[R_co]):
     ) -> None:
         self._client = client
         self._raw_id = job_id
-        self.created = created  # False: an existing job with this key was returned
-        self.same_args = same_args
-        self.replaced = replaced
+        # True: the enqueue stored a new job. False: another job has the idempotency key,
+        # and this is its handle.
+        self.created = created
+        self.same_args = same_args  # whether that job has the arguments of this enqueue
+        self.replaced = replaced  # whether this enqueue replaced its arguments
 
     @property
     def id(self) -> str:
-        """The id of the job, as people see it."""
+        """The id of the job, such as `0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55`."""
         return id_text(self._raw_id)
 
     def __repr__(self) -> str:
@@ -110,14 +115,18 @@ class Job(Awaitable[R_co]):
         return hash(self._raw_id)
 
     def __await__(self) -> Generator[Any, None, R_co]:
+        """Wait for the result, as `result()` does; `asyncio.gather(*jobs)` works too."""
         return self.result().__await__()
 
     async def status(self) -> JobStatus:
-        """Return the job's state, read from the store now; raises JobNotFound."""
+        """Return the state, times and progress of the job; raises JobNotFound.
+
+        The result is safe to return from a web route: it has no arguments or tracebacks.
+        """
         return status_of(*await self._stored_with_retries())
 
     async def details(self) -> JobDetails:
-        """Return the status, arguments, options and every failed attempt; for operators."""
+        """Return the status, arguments, options and failed attempts; raises JobNotFound."""
         return details_of(*await self._stored_with_retries())
 
     async def _stored_with_retries(self) -> tuple[StoredJob, int | None]:
@@ -127,9 +136,12 @@ class Job(Awaitable[R_co]):
         return stored, retries[stored.task]
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait for the end and return the value; raises JobDead, JobCancelled, TimeoutError.
+        """Wait until the job has ended and return its result.
 
-        Inside a task it never waits: it raises UsageError unless the job has ended.
+        Without a `timeout` it waits as long as it takes. Raises JobDead or JobCancelled if
+        the job ended so, ResultExpired if the result is no longer stored, and TimeoutError
+        after `timeout`; the job goes on then. Inside a task it does not wait: it raises
+        UsageError unless the job has ended.
         """
         inside = in_job.get()
         if inside is not None:
@@ -196,9 +208,10 @@ class Job(Awaitable[R_co]):
             ) from None
 
     async def cancel(self) -> State:
-        """Cancel the job and return its new state.
+        """Cancel the job and return its new state; raises JobNotFound.
 
-        `running` means that it was asked to stop.
+        A job that waits is cancelled at once. A running job is asked to stop: the state is
+        still `running`. A job that has ended keeps its state.
         """
         store = await self._client.store()
         acted = (await store.act([self._raw_id], CancelJobs()))[0]
@@ -209,7 +222,10 @@ class Job(Awaitable[R_co]):
         return STATE_BY_CODE[acted.after]
 
     async def retry(self) -> None:
-        """Run a dead or cancelled job again, with the same id and a full retry budget."""
+        """Make a dead or cancelled job ready again, with the same id and all its retries.
+
+        Raises WrongState for a job in another state, or if another job has its key.
+        """
         store = await self._client.store()
         acted = (await store.act([self._raw_id], RetryJobs()))[0]
         if acted.before is None:
@@ -225,7 +241,10 @@ class Job(Awaitable[R_co]):
             )
 
     async def run_now(self) -> None:
-        """Make a scheduled job ready, also one that waits for its next attempt."""
+        """Make a scheduled job ready now, also one that waits for its next attempt.
+
+        Raises WrongState for a job in another state.
+        """
         store = await self._client.store()
         acted = (await store.act([self._raw_id], RunJobsNow()))[0]
         if acted.before is None:
@@ -246,7 +265,7 @@ class Job(Awaitable[R_co]):
         return self._client.run_sync(self.status())
 
     def details_sync(self) -> JobDetails:
-        """`details` for callers without an event loop."""
+        """Read the details without an event loop, as `details` does."""
         return self._client.run_sync(self.details())
 
     def cancel_sync(self) -> State:
@@ -258,12 +277,12 @@ class Job(Awaitable[R_co]):
         return self._client.run_sync(self.retry())
 
     def run_now_sync(self) -> None:
-        """`run_now` for callers without an event loop."""
+        """Make the job ready without an event loop, as `run_now` does."""
         return self._client.run_sync(self.run_now())
 
 
 async def stored_job(client: JobClient, job_id: bytes) -> StoredJob:
-    """Return a job by its id; raise JobNotFound if there is none."""
+    """Return a job by its id; raises JobNotFound if there is none."""
     records = await (await client.store()).get([job_id])
     if not records:
         raise not_found(job_id)

@@ -16,7 +16,7 @@ REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
 
 
 class TaskReference(Protocol):
-    """A task, or anything else with a task's name."""
+    """An object with a task's name, such as a task."""
 
     @property
     def name(self) -> str:
@@ -26,7 +26,7 @@ class TaskReference(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs; a field that is None does not narrow."""
+    """The filters of a query; a field that is None does not filter."""
 
     state: State | str | Iterable[State | str] | None = None
     task: TaskReference | str | None = None
@@ -38,7 +38,7 @@ class JobFilter:
     ids: Iterable[str] | None = None
 
     def __post_init__(self) -> None:
-        """Keep what an iterator gives: a filter is used more than once."""
+        """Copy an iterator's values, because a filter is used more than once."""
         for name in ("state", "ids"):
             given: Any = getattr(self, name)
             if isinstance(given, Iterator):

@@ -1,4 +1,4 @@
-"""Jobs by filters: `app.jobs(state="dead")` can be read, counted, and acted on.
+"""Read, count and change jobs by filters: `app.jobs(state="dead")`.
 
 Reading goes newest first, page by page. An action counts first and changes only jobs that
 were counted: a job that fits later, or that dies again meanwhile, stays as it is.
@@ -39,11 +39,11 @@ NAMES_SHOWN_MAX = 8
 
 
 class NamespaceClient(JobClient, Protocol):
-    """What a query and a queue's handle need from their App."""
+    """The part of an App that queries and queue handles use."""
 
     @property
     def name(self) -> str:
-        """The namespace."""
+        """The namespace of the App."""
         ...
 
     def declared_names(self) -> tuple[set[str], set[str]]:
@@ -57,17 +57,25 @@ class NamespaceClient(JobClient, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What a bulk action did."""
+    """The numbers of jobs that a bulk action matched and changed."""
 
     __module__ = "durio"
 
-    matched: int  # jobs that fitted the filters, in a state that the action changes
-    changed: int
-    held: int  # not changed: open transactions hold them, or their keys
+    matched: int  # jobs that match the filters, in a state that the action changes
+    changed: int  # jobs that the action changed
+    held: int  # jobs left unchanged: an open transaction holds them or their keys
 
 
 class JobQuery:
-    """Jobs of an App that fit some filters. `for` and `async for` give JobDetails."""
+    """The jobs of an App that match some filters.
+
+    The actions count the matching jobs first, and change only jobs that were counted. They
+    are written to the audit. Without any filter they raise UsageError, unless
+    `everything=True`.
+
+        old = app.jobs(state="dead", task=send, older="7d")
+        print(old.count_sync(), old.discard_sync().changed)
+    """
 
     __module__ = "durio"
 
@@ -83,7 +91,7 @@ class JobQuery:
         return f"<jobs: {self._query().in_words()}>"
 
     def limit(self, jobs: int) -> "JobQuery":
-        """Choose at most this number of the jobs."""
+        """Return the same query for at most this number of jobs, from 1."""
         if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
             raise InvalidOption(
                 f"limit cannot be {jobs!r}", cure="Give a whole number of jobs, from 1."
@@ -99,19 +107,20 @@ class JobQuery:
     # --- reading
 
     async def __aiter__(self) -> AsyncIterator[JobDetails]:
+        """Read the jobs as JobDetails, newest first, 200 at a time."""
         pages = JobPages(self._client, self._query(), self._limit)
         while page := await pages.read():
             for job in page:
                 yield job
 
     def __iter__(self) -> Iterator[JobDetails]:
-        """For callers without an event loop."""
+        """Read the jobs without an event loop."""
         pages = JobPages(self._client, self._query(), self._limit)
         while page := self._client.run_sync(pages.read()):
             yield from page
 
     async def count(self) -> int:
-        """Return how many jobs match: exact up to 100,000; 100,001 means more."""
+        """Return the number of matching jobs: exact up to 100,000; 100,001 means more."""
         store, query = await self._client.store(), self._query()
         counted = await store.count(query, most=self._at_most(COUNT_MAX + 1))
         if not counted.jobs:
@@ -119,7 +128,7 @@ class JobQuery:
         return counted.jobs
 
     def count_sync(self) -> int:
-        """`count` for callers without an event loop."""
+        """Count without an event loop, as `count` does."""
         return self._client.run_sync(self.count())
 
     def _at_most(self, jobs: int) -> int:
@@ -128,35 +137,35 @@ class JobQuery:
     # --- acting
 
     async def retry(self, *, everything: bool = False) -> BulkResult:
-        """Run dead and cancelled jobs again, with a full retry budget."""
+        """Make dead and cancelled jobs ready again, with all their retries."""
         return await self._act(RetryJobs(), everything=everything)
 
     async def cancel(self, *, everything: bool = False) -> BulkResult:
-        """Cancel jobs that have not ended; running ones are asked to stop."""
+        """Cancel jobs that have not ended; running jobs are asked to stop."""
         return await self._act(CancelJobs(), everything=everything)
 
     async def discard(self, *, everything: bool = False) -> BulkResult:
-        """Delete dead jobs for good."""
+        """Delete dead jobs; they cannot be brought back."""
         return await self._act(DiscardJobs(), everything=everything)
 
     async def run_now(self, *, everything: bool = False) -> BulkResult:
-        """Make scheduled jobs ready, also those that wait for their next attempt."""
+        """Make scheduled jobs ready now, also those that wait for their next attempt."""
         return await self._act(RunJobsNow(), everything=everything)
 
     def retry_sync(self, *, everything: bool = False) -> BulkResult:
-        """`retry` for callers without an event loop."""
+        """Retry jobs without an event loop, as `retry` does."""
         return self._client.run_sync(self.retry(everything=everything))
 
     def cancel_sync(self, *, everything: bool = False) -> BulkResult:
-        """`cancel` for callers without an event loop."""
+        """Cancel jobs without an event loop, as `cancel` does."""
         return self._client.run_sync(self.cancel(everything=everything))
 
     def discard_sync(self, *, everything: bool = False) -> BulkResult:
-        """`discard` for callers without an event loop."""
+        """Delete dead jobs without an event loop, as `discard` does."""
         return self._client.run_sync(self.discard(everything=everything))
 
     def run_now_sync(self, *, everything: bool = False) -> BulkResult:
-        """`run_now` for callers without an event loop."""
+        """Make jobs ready without an event loop, as `run_now` does."""
         return self._client.run_sync(self.run_now(everything=everything))
 
     async def _act(self, action: Action, *, everything: bool) -> BulkResult:
@@ -206,7 +215,7 @@ class JobPages:
         self._has_read = False
 
     async def read(self) -> list[JobDetails]:
-        """Return the next jobs; none at the end. Pages before it may be empty."""
+        """Return the next jobs, or an empty list at the end."""
         store = await self._client.store()
         while not self._is_over and self._left != 0:
             size = PAGE_JOBS if self._left is None else min(PAGE_JOBS, self._left)
@@ -230,7 +239,7 @@ class JobPages:
 async def refuse_unknown_names(
     client: NamespaceClient, store: Store, query: Query
 ) -> None:
-    """Raise for a task or queue that is not known: no job fits because of a typo."""
+    """Raise UnknownTask or UnknownQueue if a filter names what nothing knows."""
     if query.task is not None:
         known = await known_tasks(client, store, query.task.partition(".")[0])
         if known and query.task not in known:

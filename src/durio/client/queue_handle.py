@@ -1,4 +1,4 @@
-"""A queue's handle: pause and resume it, and see how it is doing."""
+"""Handles to queues: pause, resume, and read the status."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,29 +20,29 @@ REASON_CHARS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """A queue, from one look at the store."""
+    """The status of a queue, from one read of the store."""
 
     __module__ = "durio"
 
-    queue: str
-    paused: bool  # gives no jobs to workers
-    closed: bool  # takes no new jobs
-    maxsize: int | None  # the bound in force; None: none
-    ready: int
-    scheduled: int
-    blocked: int
-    running: int
-    dead: int
+    queue: str  # its name, without the App's
+    paused: bool  # whether workers get no jobs of it
+    closed: bool  # whether it takes no new jobs
+    maxsize: int | None  # most jobs that may wait; None: no bound
+    ready: int  # jobs that workers may take
+    scheduled: int  # jobs that wait for their time
+    blocked: int  # jobs that wait for something else; 0 in this release
+    running: int  # jobs that workers run
+    dead: int  # dead letters
     oldest_at: datetime | None  # when its oldest ready job became due
-    workers: int  # live ones that serve it
+    workers: int  # live workers that serve it
 
     @property
     def depth(self) -> int:
-        """The number of waiting jobs, which a bound limits."""
+        """The number of waiting jobs: ready, scheduled and blocked. `maxsize` limits it."""
         return self.ready + self.scheduled + self.blocked
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields and the depth as plain JSON values."""
+        """Return the fields and the depth as values for `json.dumps`."""
         return {
             **msgspec.json.decode(msgspec.json.encode(self)),
             "depth": self.depth,
@@ -50,33 +50,39 @@ class QueueStatus:
 
 
 class QueueHandle:
-    """One queue of an App: `await app.queue("mail").pause()`."""
+    """A reference to one queue of an App.
+
+    Its calls raise UnknownQueue if no job was ever in the queue and no task names it.
+    """
 
     __module__ = "durio"
     __slots__ = ("_client", "name")
 
     def __init__(self, client: NamespaceClient, name: str) -> None:
         self._client = client
-        self.name = check_name("queue", name)
+        self.name = check_name("queue", name)  # without the App's name
 
     def __repr__(self) -> str:
         return f"QueueHandle({self.name!r})"
 
     async def pause(self, reason: str | None = None) -> None:
-        """Give no jobs of it to workers; the audit keeps the reason."""
+        """Stop workers from taking jobs of the queue; running jobs go on.
+
+        New jobs are still stored. The audit keeps the `reason`.
+        """
         why = None if reason is None else check_reason_text(reason)
         await self._change(QueueChange(paused=True, reason=why))
 
     async def resume(self) -> None:
-        """Take new jobs and give them to workers again."""
+        """Let workers take jobs again, and let the queue take new jobs."""
         await self._change(QueueChange(paused=False, closed=False))
 
     async def depth(self) -> int:
-        """Return how many jobs wait in it."""
+        """Return the number of jobs that wait in the queue."""
         return (await self.status()).depth
 
     async def status(self) -> QueueStatus:
-        """Return its switches, its jobs by state, and the number of its workers."""
+        """Return the numbers of jobs and workers, and whether the queue is paused."""
         store = await self._known()
         namespace = self._client.name
         rows = await store.queues(namespace, counts=True, oldest=True)
@@ -108,19 +114,19 @@ class QueueHandle:
         await store.set_queue(lane(self._client.name, self.name), change, note)
 
     def pause_sync(self, reason: str | None = None) -> None:
-        """`pause` for callers without an event loop."""
+        """Pause the queue without an event loop, as `pause` does."""
         self._client.run_sync(self.pause(reason))
 
     def resume_sync(self) -> None:
-        """`resume` for callers without an event loop."""
+        """Resume the queue without an event loop, as `resume` does."""
         self._client.run_sync(self.resume())
 
     def depth_sync(self) -> int:
-        """`depth` for callers without an event loop."""
+        """Count the waiting jobs without an event loop, as `depth` does."""
         return self._client.run_sync(self.depth())
 
     def status_sync(self) -> QueueStatus:
-        """`status` for callers without an event loop."""
+        """Read the status without an event loop, as `status` does."""
         return self._client.run_sync(self.status())
 
 

@@ -82,7 +82,7 @@ class InvalidOption(UsageError):
 
 
 class UnknownAttribute(UsageError, AttributeError):
-    """A name of another library that a task does not have."""
+    """A task has no such attribute; the cure says what to write instead."""
 
     code = "unknown_attribute"
 
@@ -324,7 +324,7 @@ class Control(Exception):
 
 
 class RetryAfter(Control):
-    """Raised as `Retry.after("30s", cause=exc)`: retry after a delay; it counts as a retry."""
+    """Raise `Retry.after("30s", cause=exc)` to retry after a delay; it counts as a retry."""
 
     def __init__(self, delay_seconds: float, cause: BaseException | None) -> None:
         super().__init__(f"retry after {delay_seconds:g} s")
@@ -333,12 +333,12 @@ class RetryAfter(Control):
 
 
 class Permanent(Control):
-    """The failure is permanent: the job is dead at once, without retries."""
+    """Raise it to make the job dead at once, without retries."""
 
 
 class DeadLetter(Control):
-    """Make this job a dead letter, with this text as its error."""
+    """Raise it to make the job a dead letter, with this text as its error."""
 
 
 class Cancel(Control):
-    """End the job as cancelled."""
+    """Raise it to end the job as cancelled."""

@@ -12,21 +12,21 @@ PRIORITY_DEFAULT = 5
 
 
 class State(StrEnum):
-    """The state of a job; `done`, `dead` and `cancelled` are final."""
+    """The state of a job; it equals its text: `status.state == "done"`."""
 
     __module__ = "durio"
 
-    SCHEDULED = "scheduled"
-    BLOCKED = "blocked"
-    READY = "ready"
-    RUNNING = "running"
-    DONE = "done"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
+    SCHEDULED = "scheduled"  # waits for its time: a delay, a retry or a snooze
+    BLOCKED = "blocked"  # waits for something else; not used in this release
+    READY = "ready"  # a worker may take it
+    RUNNING = "running"  # a worker runs it
+    DONE = "done"  # final: its result is stored
+    DEAD = "dead"  # final: it has failed and is not retried
+    CANCELLED = "cancelled"  # final: it was cancelled
 
     @property
     def is_final(self) -> bool:
-        """Whether the job stays in this state unless an operator acts on it."""
+        """Whether the job has ended: `done`, `dead` or `cancelled`."""
         return self in FINAL
 
 
@@ -39,15 +39,15 @@ SCHEDULED, BLOCKED, READY, RUNNING, DONE, DEAD, CANCELLED = range(7)
 
 
 class Priority(IntEnum):
-    """Named priorities; any number from 0 to 9 is allowed."""
+    """Names for priorities; any number from 0 to 9 is allowed."""
 
     __module__ = "durio"
 
-    BULK = 0
-    LOW = 2
-    NORMAL = 5
-    HIGH = 7
-    CRITICAL = 9
+    BULK = 0  # least urgent
+    LOW = 2  # less urgent than normal
+    NORMAL = 5  # the default
+    HIGH = 7  # more urgent than normal
+    CRITICAL = 9  # most urgent
 
 
 # The columns of a job that is not running; a store writes its lists of columns from them.
@@ -108,41 +108,41 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress that a running attempt has reported."""
+    """The progress that a task has reported with `ctx.progress(...)`."""
 
     __module__ = "durio"
 
-    done: float
-    total: float | None = None
-    message: str | None = None
-    state: str | None = None
+    done: float  # units of work that are done
+    total: float | None = None  # units of work in all; None: unknown
+    message: str | None = None  # text for people
+    state: str | None = None  # a name of the phase, for programs
 
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """The newest failed attempt of a job, without what only operators may see."""
+    """The newest failed attempt of a job, without its traceback."""
 
     __module__ = "durio"
 
-    type: str
-    message: str
-    attempt: int = 0
-    at: datetime | None = None
+    type: str  # class of the exception
+    message: str  # text of the exception
+    attempt: int = 0  # number of the attempt, from 1
+    at: datetime | None = None  # when the attempt failed
 
 
 @dataclass(frozen=True, slots=True)
 class JobError:
-    """One failed attempt, with its traceback and log lines."""
+    """One failed attempt of a job, with its traceback and log lines."""
 
     __module__ = "durio"
 
-    type: str
-    message: str
-    traceback: str = ""
-    attempt: int = 0
-    at: datetime | None = None
-    worker: str | None = None
-    logs: tuple[str, ...] = ()
+    type: str  # class of the exception
+    message: str  # text of the exception
+    traceback: str = ""  # of the exception, as Python prints it
+    attempt: int = 0  # number of the attempt, from 1
+    at: datetime | None = None  # when the attempt failed
+    worker: str | None = None  # the worker that ran it
+    logs: tuple[str, ...] = ()  # its last log lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,40 +151,46 @@ class JobStatus:
 
     __module__ = "durio"
 
-    id: str
-    task: str
-    queue: str
-    priority: int
-    state: State
-    attempt: int
-    max_attempts: int | None  # None: neither this process nor a worker has said it
-    created_at: datetime
-    run_at: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    progress: Progress | None = None
-    last_error: LastError | None = None
-    reason: str | None = None
+    id: str  # of the job, such as `0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55`
+    task: str  # full name of the task
+    queue: str  # name of the queue, without the App's
+    priority: int  # 0 to 9; 9 is most urgent
+    state: State  # where the job is in its life
+    attempt: int  # number of the current or last attempt, from 1
+    max_attempts: int | None  # None: the task's code is unknown here and to workers
+    created_at: datetime  # this and the other times are in UTC
+    run_at: datetime | None = None  # when a scheduled job becomes ready
+    started_at: datetime | None = None  # when the last attempt began
+    finished_at: datetime | None = None  # when the job ended
+    progress: Progress | None = None  # the last progress that the task reported
+    last_error: LastError | None = None  # None: no attempt has failed
+    reason: str | None = None  # why the job is dead, such as `exhausted`
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values: times in ISO 8601 (UTC), enums as text."""
+        """Return the fields as values for `json.dumps`: times as ISO 8601, enums as text."""
         return msgspec.json.decode(msgspec.json.encode(self))
 
 
 @dataclass(frozen=True, slots=True)
 class JobDetails(JobStatus):
-    """Everything about a job, for operators and tests: arguments and errors may hold secrets."""
+    """All that the store knows about a job: a JobStatus with more fields.
+
+    It is for operators and tests: arguments and errors may hold secrets.
+    """
 
     __module__ = "durio"
 
+    # Positional arguments, as JSON values; a task stores most arguments by name.
     args: list[Any] = field(default_factory=list[Any])
-    kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    kwargs: dict[str, Any] = field(default_factory=dict[str, Any])  # arguments by name
+    # The `meta` that the job was enqueued with.
     meta: dict[str, Any] = field(default_factory=dict[str, Any])
-    key: str | None = None
-    result_until: datetime | None = None
-    worker: str | None = None
-    options: dict[str, Any] = field(default_factory=dict[str, Any])  # of the call
-    errors: tuple[JobError, ...] = ()  # every failed attempt that is kept, oldest first
+    key: str | None = None  # the idempotency key
+    result_until: datetime | None = None  # until when the result can be read
+    worker: str | None = None  # id of the worker that runs it
+    # Options of the call that are stored with the job, without `meta` and `key`.
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    errors: tuple[JobError, ...] = ()  # failed attempts that are kept, oldest first
 
 
 class StoredJob(NamedTuple):

@@ -20,28 +20,44 @@ WINDOW_DEFAULT_SECONDS = 86400.0
 
 
 class KeyPolicy(msgspec.Struct, frozen=True):
-    """How jobs with the same key are treated; made by the functions below."""
+    """A policy for `options(key=..., unique=...)`: how long a key holds.
+
+    Use one of the values and functions of `durio.keys`.
+    """
 
     __module__ = "durio.keys"
 
     name: str
-    mode: int
+    mode: int  # the number that stores use
     ttl_seconds: float = 0.0
     delay_seconds: float = 0.0
 
 
+# One job per key waits; the key is free when the job starts. A second enqueue returns the
+# handle of the job that waits.
 while_waiting = KeyPolicy("while_waiting", WAITING)
+# One job per key waits or runs; the key is free when the job has ended. A second enqueue
+# returns the handle of that job.
 while_active = KeyPolicy("while_active", ACTIVE)
+# One job per key waits. A second enqueue gives that job the new arguments and due time.
 replace = KeyPolicy("replace", REPLACE)
 
 
 def window(ttl: Duration = WINDOW_DEFAULT_SECONDS) -> KeyPolicy:
-    """Allow one job per key within `ttl`; a later call gets the result of a done job."""
+    """Return a policy that allows one job per key within `ttl` (default 24 hours).
+
+    A second enqueue returns the handle of that job, also after it is done. With other
+    arguments it raises KeyConflict.
+    """
     return KeyPolicy("window", WINDOW, ttl_seconds=seconds(ttl, "window"))
 
 
 def debounce(delay: Duration, max_wait: Duration | None = None) -> KeyPolicy:
-    """Run once, `delay` after the last submission, at most `max_wait` after the first."""
+    """Return a policy that runs one job, `delay` after the last enqueue with its key.
+
+    The job has the arguments of the last enqueue. With `max_wait` it runs at the latest
+    that long after the first enqueue.
+    """
     waits = seconds(delay, "debounce")
     limit = 0.0 if max_wait is None else seconds(max_wait, "debounce max_wait")
     return KeyPolicy("debounce", REPLACE, ttl_seconds=limit, delay_seconds=waits)

@@ -20,11 +20,14 @@ COUNT_MAX = 2**31 - 1
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """`retention=Keep(100)`: the newest 100 final jobs of the task or queue stay."""
+    """A retention by number: `retention=Keep(100)` keeps the newest 100 ended jobs.
+
+    They are counted for each task, or for each queue if the queue declares it.
+    """
 
     __module__ = "durio"
 
-    count: int
+    count: int  # jobs that stay; 0: a job is deleted when it is done
 
     def __post_init__(self) -> None:
         """Refuse what is not a count."""
@@ -60,7 +63,7 @@ def check_priority(priority: Any) -> int:
 
 
 def check_aliases(aliases: Any) -> tuple[str, ...]:
-    """Earlier names of a task, in a tuple or list."""
+    """Return earlier names of a task as a tuple; refuse anything but a list or tuple."""
     if not isinstance(aliases, tuple | list):
         raise InvalidOption(
             f"aliases cannot be {aliases!r:.80}",

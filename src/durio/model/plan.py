@@ -1,4 +1,4 @@
-"""What plans are made of: a signature is a task with all its arguments, as a value."""
+"""Signatures: a task with all its arguments, as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Signature(Generic[P, R_co]):
-    """A task with all its arguments and the options of the call: `task.s(42)`.
+    """A task with all its arguments and options, as a value: `task.s(42)`.
 
-    Equal calls are equal values, however their arguments are written.
+    Signatures of equal calls are equal: `send.s("a") == send.s(address="a")`.
     """
 
     __module__ = "durio"
 
-    task: str
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    options: CallOptions = NO_OPTIONS
+    task: str  # full name of the task
+    args: tuple[Any, ...]  # positional arguments
+    kwargs: Mapping[str, Any]  # keyword arguments
+    options: CallOptions = NO_OPTIONS  # those of `task.options(...)`
 
     def __repr__(self) -> str:
         given = [repr(value) for value in self.args]

@@ -27,19 +27,17 @@ GLOB_LENGTH_MAX = 128
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """The declaration of a queue in an App; undeclared queues work too."""
+    """The declaration of a queue, for `App(queues=[...])`; a queue needs none."""
 
     __module__ = "durio.queues"
 
-    name: str
-    retention: Retention = UNSET  # for done and cancelled jobs, unless the task sets it
-    maxsize: int | None = UNSET  # maximum of waiting jobs; None: no bound
-    full_wait: Duration = UNSET  # how long an enqueue waits for room; 0: not at all
-    weight: int = UNSET  # share among the queues of a worker; default 1
-    slots: int | None = UNSET  # maximum of running jobs in one worker; None: all slots
-    prefetch: int | None = (
-        UNSET  # maximum of claimed unstarted jobs; None: the worker's
-    )
+    name: str  # without the App's name
+    retention: Retention = UNSET  # of done and cancelled jobs; the task's comes first
+    maxsize: int | None = UNSET  # most jobs that wait; None: no bound
+    full_wait: Duration = UNSET  # how long an enqueue waits for room; default 5 s
+    weight: int = UNSET  # share of a worker among its queues; default 1
+    slots: int | None = UNSET  # most running jobs in one worker; None: all slots
+    prefetch: int | None = UNSET  # most claimed jobs that wait for a slot
 
     def __post_init__(self) -> None:
         """Refuse invalid values at declaration."""
@@ -83,7 +81,8 @@ def check_number(what: str, value: Any, least: int, most: int) -> None:
 
 UNDECLARED = Queue(DEFAULT_QUEUE)
 
-# The preset tiers. Three to five queues are enough; each gets twice the share of the next.
+# Five queues for `App(queues=TIERS)`: critical, high, default, low and bulk. Each gets
+# twice the share of a worker that the next one gets.
 TIERS = (
     Queue("critical", weight=16, slots=8, prefetch=1),
     Queue("high", weight=8, slots=4, prefetch=2),

@@ -23,7 +23,7 @@ Errors = tuple[type[BaseException], ...]
 
 
 class Snooze(Control):
-    """Run again later; this costs no attempt, and is allowed at most 10,000 times."""
+    """Raise it to run the job again after `delay`, without a retry; at most 10,000 times."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__(f"snooze {delay}")
@@ -31,15 +31,16 @@ class Snooze(Control):
 
 
 class Retry(Control):
-    """`Retry(n)` allows n retries after the first attempt, with exponential backoff.
+    """A retry policy: how often, when and for which errors a job is tried again.
 
-    The k-th retry waits base * factor ** (k - 1) seconds, at most `max_delay`. `delays`
-    gives the sequence explicitly; its last value repeats. Jitter draws each delay evenly
-    between zero and that value, so that jobs that fail together do not return together.
-    `on` and `never` take an exception class or a tuple of classes.
+    The k-th retry waits `base * factor ** (k - 1)`, at most `max_delay`. A policy cannot be
+    changed after it is made.
 
-    A task may raise a policy: the attempt has failed, and the numbers of the raised policy
-    decide whether and when the next one is made.
+        policy = Retry(8, base="10s", max_delay="1h", never=ValueError)
+        print([policy.delay_seconds(retry) for retry in (1, 2, 3)])
+
+    A task may raise a policy: the attempt has failed, and the raised policy's numbers
+    decide whether and when the job is tried again.
     """
 
     __module__ = "durio"
@@ -57,15 +58,18 @@ class Retry(Control):
 
     def __init__(  # noqa: PLR0913 - the fields of a policy, all keywords but the first
         self,
-        retries: int = 5,
+        retries: int = 5,  # retries after the first attempt, 0 to 10,000
         *,
-        base: Duration = 60,
-        factor: float = 2,
-        max_delay: Duration = 3600,
+        base: Duration = 60,  # delay before the first retry
+        factor: float = 2,  # each delay is this many times the last; from 1 to 100
+        max_delay: Duration = 3600,  # longest delay
+        # True: each delay is a random time between 0 and its full length, so that jobs
+        # which fail together are not retried together.
         jitter: bool = True,
-        delays: Sequence[Duration] | None = None,
+        delays: Sequence[Duration] | None = None,  # the delays; the last one repeats
+        # Errors that are retried, all others are not; a class or a tuple of classes.
         on: type[BaseException] | Errors = (),
-        never: type[BaseException] | Errors = (),
+        never: type[BaseException] | Errors = (),  # errors that are not retried
     ) -> None:
         super().__init__()
         _check_count(retries)
@@ -119,7 +123,10 @@ class Retry(Control):
 
     @staticmethod
     def after(delay: Duration, *, cause: BaseException | None = None) -> RetryAfter:
-        """Raise this to retry after `delay`; it counts as a retry."""
+        """Return an exception: a task that raises it is retried after `delay`.
+
+        It counts as a retry. `cause` is the error behind it, for the traceback.
+        """
         return RetryAfter(seconds(delay, "retry delay"), cause)
 
     @property
@@ -137,7 +144,10 @@ class Retry(Control):
         return seconds(self.base) == 0 or seconds(self.max_delay) == 0
 
     def delay_seconds(self, retry: int, share: float = 1.0) -> float:
-        """Return the pause before retry number `retry` (from 1); `share` is the jitter."""
+        """Return the seconds before retry number `retry`, from 1.
+
+        With jitter they are multiplied by `share`, a random number from 0 to 1.
+        """
         if self.delays:
             whole = seconds(self.delays[min(retry, len(self.delays)) - 1])
         else:
@@ -208,7 +218,7 @@ class Decision(NamedTuple):
 def classify(
     error: BaseException, policy: Retry, *, retried: int, snoozed: int, share: float
 ) -> Decision:
-    """Decide: control exceptions first, then `never`, then `on` if given, else retry."""
+    """Decide by control exceptions first, then `never`, then `on` if given."""
     if isinstance(error, Retry):
         policy = error  # its numbers; what it says about classes does not matter here
     elif isinstance(error, Control):

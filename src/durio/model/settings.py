@@ -94,15 +94,15 @@ class LogSettings(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of an App."""
+    """The settings of an App, in five groups; the settings page lists them all."""
 
     __module__ = "durio"
 
-    worker: WorkerSettings = WorkerSettings()
-    queue: QueueSettings = QueueSettings()
-    payload: PayloadSettings = PayloadSettings()
-    retention: RetentionSettings = RetentionSettings()
-    log: LogSettings = LogSettings()
+    worker: WorkerSettings = WorkerSettings()  # how a worker claims and runs jobs
+    queue: QueueSettings = QueueSettings()  # how queues are bounded
+    payload: PayloadSettings = PayloadSettings()  # sizes of arguments and results
+    retention: RetentionSettings = RetentionSettings()  # how long jobs are kept
+    log: LogSettings = LogSettings()  # what a worker writes to its log
 
     def __post_init__(self) -> None:
         worker = self.worker

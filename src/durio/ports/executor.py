@@ -10,7 +10,7 @@ from durio.model.outcome import Outcome
 
 
 class SoftTimeLimit(asyncio.CancelledError):
-    """Raised inside a task at its soft time limit: clean up and end.
+    """Raised inside a task at its soft time limit, so that it cleans up and ends.
 
     It is a CancelledError, so that TaskGroups, `wait_for` and `finally` blocks clean up and
     an `except Exception` does not swallow it.

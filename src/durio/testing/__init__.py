@@ -1,4 +1,4 @@
-"""Tests of tasks: `with testing(app) as box:`, and the pytest fixture `durio_box`."""
+"""Test tasks without a worker: `with testing(app) as box:`, or the fixture `durio_box`."""
 
 from durio.testing.box import Box as Box
 from durio.testing.box import testing as testing

@@ -1,9 +1,9 @@
-"""`with testing(app) as box:`: the App works on a store of the test, by the real path.
+"""`with testing(app) as box:` gives an App a test store for the length of a block.
 
-The box replaces everything that the App stands on (`AppState`) and restores it at the
-end. The App's own store cannot be opened meanwhile: every way to it leads through that
-state, in this process and in a fork. In a program that the test starts, an App of the
-same name refuses to open its store.
+The box replaces the App's `AppState` (URL, clock and open store) and restores it at the
+end. The App's own store cannot be opened meanwhile, because every access goes through
+that state, in this process and in a fork. In a program that the test starts, an App of
+the same name refuses to open its store.
 
 `drain` starts the worker that `durio worker --burst` starts, on the caller's event loop,
 and waits for its end.
@@ -50,10 +50,17 @@ OnDead = Literal["raise", "keep"]
 
 @contextmanager
 def testing(app: App, *more_apps: App, url: str = MEMORY_URL) -> Generator["Box"]:  # noqa: PT028 - no test, see below
-    """Put Apps on a store of the test for the length of a block.
+    """Give Apps a test store for the length of a `with` block.
 
-    `url` may name a file, or a PostgreSQL database, in which the box has a schema of its
-    own.
+    The store is in memory, unless `url` names a file or a PostgreSQL database; there the
+    box uses a schema of its own. The Apps' own stores cannot be opened in the block. It is
+    a plain `with`, also in async code. Raises UsageError while a worker of the App runs in
+    this process, and for the App's own URL.
+
+        with testing(app) as box:
+            send.enqueue_sync("ann@example.com")
+            box.drain_sync()
+            assert box.jobs(send)[0].state == "done"
     """
     apps = (app, *more_apps)
     check_apps(apps)
@@ -67,12 +74,15 @@ testing.__test__ = False  # type: ignore[attr-defined]  # pyright: ignore[report
 
 
 class Box:
-    """What a test has of its Apps: their jobs, their clock, and a way to run the jobs."""
+    """The jobs of the Apps in a test, their clock, and the calls that run the jobs.
+
+    Tasks with `process=True` run in a thread, and time limits do not run.
+    """
 
     __module__ = "durio.testing"
 
     def __init__(self, apps: tuple[App, ...], url: str, stack: ExitStack) -> None:
-        self.clock = BoxClock()
+        self.clock = BoxClock()  # the time of the Apps and their store
         self._apps = apps
         # Two threads: a task that `drain_sync` runs may call `jobs`.
         self._thread = LoopThread("durio-testing")
@@ -82,7 +92,7 @@ class Box:
         self._is_draining = False
         stack.callback(self._portal.thread.stop)
         stack.callback(self._thread.stop)
-        self.url = self._prepared(url, stack)
+        self.url = self._prepared(url, stack)  # of the test store
         self._store = self._opened(apps[0], stack)
         for one in apps:
             state = BoxState(one, self.url, self.clock, self._store, self._watch)
@@ -92,7 +102,10 @@ class Box:
     # --- what a test does
 
     def jobs(self, task: AnyTask | None = None) -> list[BoxJob]:
-        """The jobs of a task, or all jobs, in the order of enqueue."""
+        """Return the jobs of a task, or all jobs, in the order of enqueue.
+
+        `task` is a task of an App in the box, or its name.
+        """
         name = None if task is None else self._task_name(task, is_own=False)
         found = self._ask(stored_jobs(self._store, Query(task=name)))
         return [self._shown(job) for job in found]
@@ -100,11 +113,12 @@ class Box:
     async def drain(
         self, *, errors: OnDead = "raise", until: Duration | None = None
     ) -> None:
-        """Run what is ready, and what that enqueues; scheduled jobs stay.
+        """Run the jobs that are ready, and the jobs that these enqueue, as a worker does.
 
-        When a job ends dead it raises the task's own exception, unless `errors="keep"`.
-        With `until` it also runs what is due within that time: the clock jumps from one
-        due time to the next, and at last to the end of that time.
+        Scheduled jobs stay. With `until="1h"` jobs that are due within that time run too:
+        the clock jumps from one due time to the next, and then to the end of the hour.
+        When a job ends dead, `drain` raises the task's own exception, or JobDead if the
+        task raised none; with `errors="keep"` it raises nothing.
         """
         self._check_drain(errors)
         span = None if until is None else seconds(until, "until")
@@ -120,12 +134,15 @@ class Box:
     def drain_sync(
         self, *, errors: OnDead = "raise", until: Duration | None = None
     ) -> None:
-        """`drain` for callers without an event loop."""
+        """Run the jobs without an event loop, as `drain` does."""
         self._check_drain(errors)
         self._portal.run(self.drain(errors=errors, until=until), SYNC_SECONDS_MAX)
 
     def fail_next(self, task: AnyTask, error: Exception | type[Exception]) -> None:
-        """Let the next attempt of a task raise this instead of calling its function."""
+        """Make the next attempt of a task raise `error` instead of calling its function.
+
+        `error` is an exception or its class. Several calls are for several attempts.
+        """
         made: object = error() if isinstance(error, type) else error
         if not isinstance(made, Exception):
             raise UsageError(
@@ -138,7 +155,7 @@ class Box:
     # --- its store
 
     def _prepared(self, url: str, stack: ExitStack) -> str:
-        """The URL to open: on PostgreSQL that of an empty schema."""
+        """Return the URL to open: on PostgreSQL that of an empty schema."""
         if "postgres" not in module_of(url):
             return url
         schema = store_module(url, "scratch_schema").ScratchSchema(url)
@@ -154,7 +171,7 @@ class Box:
         return store
 
     def _ask(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Run it in a thread of the box, also while the caller's event loop waits."""
+        """Run a coroutine in a thread of the box, also while the caller's loop waits."""
         return self._thread.submit(coro).result()
 
     def _shown(self, job: StoredJob) -> BoxJob:
@@ -211,7 +228,7 @@ class Box:
             await self._raise_first(dead)
 
     async def _run_due(self, errors: str, last: float) -> None:
-        """Go from one due time to the next, and to `last`, which is the end."""
+        """Run scheduled jobs until `last`: move the clock from due time to due time."""
         while True:
             due = await next_due(self._store, [app.name for app in self._apps])
             if due is None or due > last:
@@ -242,7 +259,10 @@ class Box:
         raise error
 
     async def _watch(self, context: Context[Any], call_next: CallNext) -> Any:
-        """Middleware around all other: keeps what is raised, and raises what is planned."""
+        """Record the error of each attempt, and raise the errors of `fail_next`.
+
+        It is the outermost middleware.
+        """
         job_id = id_bytes(context.job_id)
         self._raised.pop(job_id, None)
         try:
@@ -258,7 +278,7 @@ class Box:
 
 
 async def dead_error(app: App, job_id: bytes) -> Exception:
-    """The error of a handle whose job is dead."""
+    """Return the JobDead that a handle of this job raises."""
     try:
         await Job(app, job_id).result()
     except JobDead as error:

@@ -1,6 +1,6 @@
-"""The clock of a testing box: it goes with the machine's, and a test can move it forward.
+"""The clock of a testing box: the machine's clock, which a test can move forward.
 
-During a drain it stands still: `drain(until="7d")` runs a job that a task of this drain
+During a drain it stands still. So `drain(until="7d")` runs a job that a task of this drain
 has enqueued with `delay="7d"`, however long the tasks before it took.
 """
 
@@ -16,7 +16,7 @@ from durio.model.quantities import Duration, seconds
 
 @final
 class BoxClock:
-    """The time of the App and of its store; `asyncio.sleep` is not affected."""
+    """The clock of the Apps and the store in a box; `asyncio.sleep` takes real time."""
 
     __module__ = "durio.testing"
 
@@ -26,7 +26,11 @@ class BoxClock:
         self._stands_at: float | None = None
 
     def advance(self, duration: Duration) -> None:
-        """Move the clock forward, as in `advance("1h")`: what is due then can run."""
+        """Move the clock forward, as in `advance("1h")`.
+
+        The next `drain` runs the jobs that are due then. Raises UsageError for a negative
+        duration.
+        """
         if is_negative(duration):
             raise UsageError(
                 f"the clock of a box cannot go back: advance({duration!r})",
@@ -35,7 +39,7 @@ class BoxClock:
         self.advance_to(self.now() + seconds(duration, "advance"))
 
     def advance_to(self, at: float) -> None:
-        """Move the clock forward to this time, unless it is later already."""
+        """Move the clock forward to this time; do nothing if it is later already."""
         if self._stands_at is None:
             self._ahead_seconds = max(self._ahead_seconds, at - self._host.now())
         else:
@@ -43,7 +47,7 @@ class BoxClock:
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Stop the clock for the length of a block; then it goes on from there."""
+        """Stop the clock for the length of a block; it continues from there."""
         self._stands_at = self.now()
         try:
             yield
@@ -54,17 +58,17 @@ class BoxClock:
     # --- ports.clock.Clock
 
     def now(self) -> float:
-        """Return wall-clock seconds since the epoch."""
+        """Return the time in seconds since 1970."""
         if self._stands_at is not None:
             return self._stands_at
         return self._host.now() + self._ahead_seconds
 
     def monotonic(self) -> float:
-        """Return the machine's: the leases of workers do not end by a jump."""
+        """Return the machine's monotonic time; moving this clock ends no lease."""
         return self._host.monotonic()
 
     def boot_id(self) -> str:
-        """Return the machine's."""
+        """Return the machine's boot id."""
         return self._host.boot_id()
 
     async def sleep(self, seconds: float) -> None:

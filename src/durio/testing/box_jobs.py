@@ -18,15 +18,16 @@ PAGE_JOBS = 200
 
 @dataclass(frozen=True, slots=True)
 class BoxJob(JobDetails):
-    """A job in a testing box, with its arguments by name, decoded to their types."""
+    """A job in a testing box: a JobDetails with the arguments decoded."""
 
     __module__ = "durio.testing"
 
+    # Arguments by name, decoded to the types of the task's parameters.
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 async def stored_jobs(store: Store, query: Query) -> list[StoredJob]:
-    """All jobs that a query finds, in the order of enqueue."""
+    """Return all jobs that a query finds, in the order of enqueue."""
     found: list[StoredJob] = []
     cursor: str | None = None
     while True:
@@ -38,7 +39,7 @@ async def stored_jobs(store: Store, query: Query) -> list[StoredJob]:
 
 
 async def next_due(store: Store, namespaces: Iterable[str]) -> float | None:
-    """When the next scheduled job of these Apps is due; None: there is none."""
+    """Return when the next scheduled job of these Apps is due; None if there is none."""
     times = [
         job.run_at
         for namespace in namespaces
@@ -55,7 +56,7 @@ def box_job(stored: StoredJob, handler: Handler | None, retries: int | None) -> 
 
 
 def arguments_by_name(stored: StoredJob, handler: Handler | None) -> dict[str, Any]:
-    """The arguments decoded by the task's signature; as they are stored without it."""
+    """Return the arguments by name, decoded if the task's code is known."""
     if handler is not None:
         with suppress(InvalidArguments):  # enqueued by name, and they do not fit
             return handler.codec.decode_by_name(stored.payload)

@@ -17,13 +17,17 @@ INI, VARIABLE = "durio_app", "DURIO_APP"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the ini file name the App."""
+    """Add the ini option that names the App."""
     parser.addini(INI, "The App of the fixture durio_box, as MODULE:APP.", default="")
 
 
 @pytest.fixture
 def durio_box(pytestconfig: pytest.Config) -> Iterator[Box]:
-    """A testing box around the project's App: `durio.testing.testing(app)`."""
+    """Give a pytest test a Box for the project's App, as `testing(app)` does.
+
+    The App is the one that `durio_app` in pytest's ini file names, else `DURIO_APP`, else
+    `app` in the settings file.
+    """
     with testing(app_of_project(pytestconfig)) as box:
         yield box
 

@@ -27,7 +27,7 @@ PROGRESS_BYTES_MAX = 4096
 
 
 class Reported:
-    """What `progress` returns: an awaitable that is done already."""
+    """The result of `progress`: an awaitable that is done already."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ REPORTED = Reported()  # one for all calls
 
 
 def check_progress(done: object, total: object) -> None:
-    """Refuse what is no number; a total may be unknown."""
+    """Refuse values that are not finite numbers; a total may be None."""
     for name, value in (("done", done), ("total", total)):
         if value is None and name == "total":
             continue
@@ -53,7 +53,16 @@ def check_progress(done: object, total: object) -> None:
 
 
 class Context(Generic[D_co]):
-    """The attempt that a task runs in."""
+    """The running attempt of a job: the optional first parameter of a task.
+
+    Annotate it as `ctx: Context`, or as `ctx: Context[Deps]` with the type of `ctx.deps`.
+
+        @app.task
+        async def copy(ctx: Context, pages: int) -> None:
+            for page in range(pages):
+                ctx.log.info("page %s", page)
+                await ctx.progress(page + 1, pages)
+    """
 
     __module__ = "durio"
     __slots__ = (
@@ -89,14 +98,14 @@ class Context(Generic[D_co]):
         give_result: Callable[[object], None] | None = None,
     ) -> None:
         self._raw_id = job_id
-        self.task = task
-        self.queue = queue
-        self.attempt = attempt
-        self.max_attempts = max_attempts
-        self.deadline_at = deadline_at
-        self.meta = meta
-        self.deps = deps
-        self.cancelled = False  # for code in threads to check
+        self.task = task  # full name of the task
+        self.queue = queue  # name of the queue, without the App's
+        self.attempt = attempt  # number of this attempt, from 1
+        self.max_attempts = max_attempts  # the first attempt and all retries
+        self.deadline_at = deadline_at  # `deadline` as seconds since 1970, or None
+        self.meta = meta  # the `meta` that the job was enqueued with
+        self.deps = deps  # the value of the App's `deps=`; None without it
+        self.cancelled = False  # True once the attempt must stop; for code in threads
         self._report = report
         self._loop = loop
         self._transact = transact
@@ -104,7 +113,10 @@ class Context(Generic[D_co]):
 
     @classmethod
     def current(cls) -> "Context[Any]":
-        """Return the context of the attempt that this code runs in."""
+        """Return the Context of the attempt that runs this code.
+
+        It is for functions that a task calls. Outside a task it raises UsageError.
+        """
         attempt = in_job.get()
         context = getattr(attempt, "context", None)
         if context is None:
@@ -121,32 +133,33 @@ class Context(Generic[D_co]):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same for all attempts of this job, for services that use one."""
+        """A key for other services, the same in every attempt of this job."""
         return f"durio-{self._raw_id.hex()}"
 
     @property
     def deadline(self) -> datetime | None:
-        """When the hard time limit ends this attempt."""
+        """When the hard time limit ends this attempt; None without a limit."""
         at = self.deadline_at
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     @property
     def log(self) -> Logger:
-        """A logger for the task; each record carries the job."""
+        """The logger `durio.task.<name>`; its records name the job."""
         return task_logger(self.task)
 
     def progress(
         self,
-        done: float,
-        total: float | None = None,
+        done: float,  # units of work that are done
+        total: float | None = None,  # units of work in all; None: unknown
         *,
-        message: str | None = None,
-        state: str | None = None,
+        message: str | None = None,  # text for people
+        state: str | None = None,  # a name of the phase, for programs
     ) -> Awaitable[None]:
-        """Report progress; the newest value is stored within 200 ms.
+        """Report progress, for `status.progress`; it is stored within 200 ms.
 
-        It is reported by the call: an async task may await what this returns, a sync
-        task calls it plainly. Inside `transaction()` it is stored when that ends.
+        The call itself reports: an async task may `await` it, a sync task just calls it.
+        Only the newest value is kept, at most 4,096 bytes. Inside `transaction()` it is
+        stored when the block ends.
         """
         check_progress(done, total)
         encoded = encode(Progress(done, total, message, state), "progress")
@@ -165,11 +178,12 @@ class Context(Generic[D_co]):
         return REPORTED
 
     def transaction(self) -> TaskTransaction:
-        """Return a connection of the store's own driver, in a transaction of this attempt.
+        """Return a block that has a connection to the store's database, in a transaction.
 
-        When the block ends, one commit stores what the task wrote, records the job as done
-        with the result given to `result`, and adds the jobs enqueued with
-        `options(tx=...)`: all of it, or nothing.
+        When the block ends, one commit stores the rows that the task wrote, records the job
+        as done with the value given to `result`, and adds jobs enqueued with
+        `options(tx=...)`. If the block raises, nothing is stored and the attempt has
+        failed. Raises UsageError in a task with `process=True`, and on a store in memory.
         """
         if self._transact is None:
             raise UsageError(
@@ -179,7 +193,7 @@ class Context(Generic[D_co]):
         return self._transact()
 
     def result(self, value: T) -> T:
-        """Set the result of the job before `transaction()` commits; return `value`.
+        """Set the result of the job, to be committed by `transaction()`; return `value`.
 
         Inside the block write `return ctx.result(value)`.
         """

@@ -48,19 +48,19 @@ def _layer(layer: Middleware, context: Context[Any], call: CallNext) -> CallNext
 
 
 class HookEvent(msgspec.Struct, frozen=True):
-    """What a hook receives."""
+    """The argument of a hook: what happened to a job."""
 
     __module__ = "durio"
 
-    job_id: str
-    task: str
-    queue: str
-    attempt: int
-    duration_seconds: float
-    error_type: str
-    error: str
-    reason: str
-    meta: Any
+    job_id: str  # id of the job
+    task: str  # full name of the task
+    queue: str  # name of the queue, without the App's
+    attempt: int  # number of the attempt, from 1
+    duration_seconds: float  # of the attempt; 0 in `before`
+    error_type: str  # class of the error; empty without one
+    error: str  # message of the error; empty without one
+    reason: str  # why the job is dead; empty otherwise
+    meta: Any  # the `meta` that the job was enqueued with, or None
 
 
 Hook = Callable[[HookEvent], Any]
@@ -75,7 +75,15 @@ KIND_BY_NAME: dict[str, HookKind] = {
 
 
 class Hooks(msgspec.Struct):
-    """Hooks such as `@app.hooks.dead`: called once per event, never delaying a job."""
+    """Decorators for functions that a worker calls after it has stored an event.
+
+    A hook takes a HookEvent; it may be `def` or `async def`. Hooks run one after another,
+    beside the jobs, at most 30 s each. An error in a hook is logged and changes no job.
+
+        @app.hooks.dead
+        async def report(event: HookEvent) -> None:
+            print("dead:", event.task, event.job_id, event.reason)
+    """
 
     by_kind: dict[HookKind, list[Hook]] = msgspec.field(default_factory=dict)
 
@@ -84,23 +92,23 @@ class Hooks(msgspec.Struct):
         return hook
 
     def before(self, hook: Hook) -> Hook:
-        """Call this hook when an attempt begins."""
+        """Call the hook when an attempt begins."""
         return self._add("before", hook)
 
     def after(self, hook: Hook) -> Hook:
-        """Call this hook when a job is done."""
+        """Call the hook when a job is done."""
         return self._add("after", hook)
 
     def retry(self, hook: Hook) -> Hook:
-        """Call this hook when a failed attempt will be retried."""
+        """Call the hook when an attempt has failed and will be retried."""
         return self._add("retry", hook)
 
     def dead(self, hook: Hook) -> Hook:
-        """Call this hook once when a job is dead, for any reason."""
+        """Call the hook when a job is dead, for any reason."""
         return self._add("dead", hook)
 
     def cancelled(self, hook: Hook) -> Hook:
-        """Call this hook when a job is cancelled."""
+        """Call the hook when a job is cancelled."""
         return self._add("cancelled", hook)
 
 

@@ -53,7 +53,10 @@ class RunningAttempt(Protocol):
 
 
 class TaskTransaction:
-    """The result of `ctx.transaction()`, for `async with`, or for `with` in a sync task."""
+    """The block of `ctx.transaction()`: `async with` in async tasks, `with` in sync ones.
+
+    An attempt has at most one, and the job is done when it ends.
+    """
 
     __module__ = "durio"
 
@@ -63,6 +66,7 @@ class TaskTransaction:
         self._rolling_back: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Any:
+        """Begin the transaction and return the connection of the store's driver."""
         return await self._enter(is_sync=False)
 
     async def __aexit__(
@@ -74,6 +78,7 @@ class TaskTransaction:
         await self._leave(error)
 
     def __enter__(self) -> Any:
+        """Begin the transaction in a sync task and return the connection."""
         return self._wait_for(self._enter(is_sync=True))
 
     def __exit__(

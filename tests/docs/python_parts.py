@@ -1,0 +1,217 @@
+"""What the Python reference shows, part by part: see python_reference.py."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+
+import durio.errors
+from durio.app.app import App
+from durio.app.embed import EmbeddedWorker
+from durio.app.lifespan import Lifespan
+from durio.app.named_task import NamedTask
+from durio.app.task_decorator import TaskDecorator
+from durio.app.tasks import SyncTask, Task, TaskWithOptions
+from durio.client.handle import Job
+from durio.client.job_query import BulkResult, JobQuery
+from durio.client.queue_handle import QueueHandle, QueueStatus
+from durio.keys import KeyPolicy
+from durio.model.job import (
+    JobDetails,
+    JobError,
+    JobStatus,
+    LastError,
+    Priority,
+    Progress,
+    State,
+)
+from durio.model.option_values import Keep
+from durio.model.plan import Signature
+from durio.model.retry import Retry
+from durio.model.settings import Settings
+from durio.queues import Queue
+from durio.testing import Box, BoxClock, BoxJob
+from durio.worker.context import Context
+from durio.worker.middleware import HookEvent, Hooks
+from durio.worker.transaction import TaskTransaction
+from tests.docs.python_reference import (
+    Shown,
+    assigned,
+    constants,
+    entry,
+    function,
+    index_table,
+    meaning,
+    options_table,
+)
+from tests.tidy.test_public_api import PUBLIC, exports
+
+MODULES = [module for module in PUBLIC if module != "durio.errors"]
+
+# Public by spelling, because other packages of Durio call them.
+APP_INTERNAL = frozenset(
+    [
+        "configuration",
+        "live",
+        "emit",
+        "registry",
+        "bounds",
+        "origin",
+        "state",
+        "folder",
+        "default_maxsize",
+        "declare_bounds",
+        "enqueue_named",
+        "find_task",
+        "run_with",
+        "store",
+        "stall",
+        "send",
+        "waiters",
+        "retries_of",
+        "declared_names",
+        "acting_user",
+        "decoder_of",
+        "now",
+    ]
+)
+BOX_CLOCK_INTERNAL = frozenset(
+    [
+        "advance_to",
+        "standing_still",
+        "monotonic",
+        "boot_id",
+        "sleep",
+        "random",
+        "new_id",
+    ]
+)
+KEY_POLICY_INTERNAL = frozenset({"name", "mode", "ttl_seconds", "delay_seconds"})
+
+SHOWN = [
+    Shown(App, "app", is_made=True, internal=APP_INTERNAL),
+    Shown(TaskDecorator, "app.task"),
+    Shown(EmbeddedWorker, "worker", "`app.worker()` returns it."),
+    Shown(Lifespan, "app.lifespan"),
+    Shown(Task, "task", "`@app.task` returns it for an `async def` function."),
+    Shown(SyncTask, "task", "`@app.task` returns it for a `def` function.", like=Task),
+    Shown(TaskWithOptions, "task", "`task.options(...)` returns it.", like=Task),
+    Shown(NamedTask, "task", "`app.named(name)` returns it.", like=Task),
+    Shown(Signature, "signature", "`task.s(...)` returns it."),
+    Shown(Job, "job", "`enqueue` and `await app.job(job_id)` return it."),
+    Shown(JobStatus, "status", "`await job.status()` returns it."),
+    Shown(JobDetails, "details", "`await job.details()` returns it.", like=JobStatus),
+    Shown(Progress, "progress"),
+    Shown(LastError, "error"),
+    Shown(JobError, "error"),
+    Shown(State, "state"),
+    Shown(Priority, "priority"),
+    Shown(JobQuery, "jobs", "`app.jobs(...)` returns it."),
+    Shown(BulkResult, "result"),
+    Shown(QueueHandle, "queue", "`app.queue(name)` returns it."),
+    Shown(QueueStatus, "status", "`await queue.status()` returns it."),
+    Shown(Queue, "queue", internal=frozenset({"changed_by"})),
+    Shown(Context, "ctx"),
+    Shown(TaskTransaction, "ctx.transaction()", internal=frozenset({"abandon"})),
+    Shown(
+        Retry,
+        "policy",
+        is_made=True,
+        internal=frozenset({"overridden", "has_no_backoff"}),
+    ),
+    Shown(Keep, "keep"),
+    Shown(KeyPolicy, "policy", internal=KEY_POLICY_INTERNAL),
+    Shown(Hooks, "app.hooks", internal=frozenset({"by_kind"})),
+    Shown(HookEvent, "event"),
+    Shown(Settings, "settings"),
+    Shown(Box, "box", "`testing(app)` gives it to the `with` block."),
+    Shown(BoxClock, "box.clock", internal=BOX_CLOCK_INTERNAL),
+    Shown(BoxJob, "job", "`box.jobs()` returns a list of them.", like=JobDetails),
+]
+BY_NAME = {shown.kind.__name__: shown for shown in SHOWN}
+
+# Page -> its parts -> the classes, functions and values in each, in this order.
+PAGES = {
+    "python.md": {
+        "python_app": "App TaskDecorator EmbeddedWorker Lifespan",
+        "python_tasks": "Task SyncTask TaskWithOptions NamedTask Signature",
+    },
+    "python-jobs.md": {
+        "python_jobs": "Job JobStatus JobDetails Progress LastError JobError State "
+        "Priority",
+        "python_queries": "JobQuery BulkResult",
+        "python_queues": "QueueHandle QueueStatus Queue TIERS",
+    },
+    "python-inside-tasks.md": {
+        "python_context": "Context TaskTransaction",
+        "python_policies": "Retry Keep Settings",
+        "python_keys": "KeyPolicy KEY_POLICIES window debounce",
+        "python_hooks": "Hooks HookEvent",
+    },
+    "python-testing.md": {
+        "python_testing": "testing Box BoxClock BoxJob durio_box",
+    },
+}
+PARTS = {part: names for parts in PAGES.values() for part, names in parts.items()}
+VALUES = {
+    "KEY_POLICIES": ("model/keys.py", ["while_waiting", "while_active", "replace"]),
+    "TIERS": ("model/queues.py", ["TIERS"]),
+}
+# Values stand in a table below a class.
+ABOVE = {"KEY_POLICIES": "KeyPolicy", "TIERS": "Queue"}
+
+
+def part(names: str) -> Callable[[], Iterator[str]]:
+    def lines() -> Iterator[str]:
+        yield ""
+        for name in names.split():
+            if name in BY_NAME:
+                yield from entry(BY_NAME[name])
+            elif name in VALUES:
+                yield from constants(*VALUES[name])
+            else:
+                yield from function(name)
+
+    return lines
+
+
+def python_options() -> Iterator[str]:
+    yield ""
+    yield from options_table()
+
+
+def python_names() -> Iterator[str]:
+    """Every name that users import, with a link to what is said about it."""
+    yield ""
+    for module in MODULES:
+        names = sorted(exports(PUBLIC[module]))
+        found = {name: (text_about(module, name), link_to(name)) for name in names}
+        yield from (f"From `{module}`:", "")
+        yield from index_table(found)
+
+
+def text_about(module: str, name: str) -> str:
+    for where, names in VALUES.values():
+        if name in names:
+            return meaning(where, assigned(where, name))
+    return inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
+
+
+def link_to(name: str) -> str:
+    """The page and heading that are about a public name."""
+    if name in vars(durio.errors):
+        return "errors.md"
+    for table, (_, names) in VALUES.items():
+        name = ABOVE[table] if name in names else name
+    page = next(
+        page
+        for page, parts in PAGES.items()
+        if name in " ".join(parts.values()).split()
+    )
+    return f"{'' if page == 'python.md' else page}#{name.lower()}"
+
+
+MAKE: dict[str, Callable[[], Iterator[str]]] = {
+    "python_names": python_names,
+    "python_options": python_options,
+    **{name: part(names) for name, names in PARTS.items()},
+}
