@@ -40,7 +40,7 @@ def connect(
 ) -> Store:
     """Return the store of a URL, not opened yet; its paths are relative to `folder`.
 
-    With `sets_time` a server, too, judges due times by `clock`.
+    With `sets_time` a server also compares due times with `clock`, not with its own time.
     """
     if LOADING:
         raise UsageError(
@@ -98,7 +98,7 @@ def check_text(url: str) -> None:
 
 
 def is_server(url: str) -> bool:
-    """Whether programs that know nothing of each other may share this store."""
+    """Return whether the store is a server, which unrelated programs may share."""
     return scheme_of(url) in STORES and scheme_of(url) != FILE_SCHEME
 
 

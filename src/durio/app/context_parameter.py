@@ -1,8 +1,8 @@
-"""The parameter `ctx: Context`: where it may stand, and the mistakes about it.
+"""Find the parameter `ctx: Context` of a task, and refuse it in a wrong place.
 
 A worker gives the Context to a first parameter with the annotation `Context` or
-`Context[Deps]`. Any other place or spelling would make it an argument of the job, which
-no caller can give: so it is an error at declaration.
+`Context[Deps]`. Anywhere else it would be an argument of the job, which no caller can
+give. So it is an error at declaration.
 """
 
 import inspect
@@ -19,7 +19,7 @@ CURE = "Write `ctx: Context` as the first parameter (from durio import Context).
 
 
 def takes_context(function: Callable[..., Any], task: str) -> bool:
-    """Whether the first parameter is a Context; refuses one in any other place."""
+    """Return whether the first parameter is a Context; refuse one in another place."""
     parameters = list(inspect.signature(function).parameters.values())
     hints = _hints(function, parameters)
     first = parameters[0] if parameters else None
@@ -71,7 +71,7 @@ def _is_context(hint: object) -> bool:
 
 
 def _has_context(hint: Any) -> bool:
-    """Whether Context, or a class made from it, occurs anywhere in the annotation."""
+    """Return whether Context, or a subclass, is anywhere in the annotation."""
     kind: Any = typing.get_origin(hint) or hint
     is_context = inspect.isclass(kind) and issubclass(kind, Context)
     return is_context or any(map(_has_context, typing.get_args(hint)))

@@ -1,7 +1,7 @@
-"""What a `durio` command needs in order to mean the store of an App.
+"""Complete the commands in cures, so that they name the App or its store.
 
-An error of a store names a command without knowing the App. Its cure is completed here, so
-that it can be pasted.
+A store does not know the App, so the command in its error lacks the flags. They are added
+here, and the command can be pasted.
 """
 
 import os
@@ -21,7 +21,7 @@ MAIN = "__main__"
 
 
 class StoreUser(Protocol):
-    """The parts of an App that say which store it uses, and why."""
+    """The part of an App that says which store it uses and what names that store."""
 
     origin: str | None
     configuration: Configuration
@@ -43,7 +43,7 @@ async def open_store(store: Store, app: StoreUser) -> None:
 
 
 def with_flags(text: str, app: StoreUser) -> str:
-    """Return the cure with a `durio migrate` that means the store of this App."""
+    """Return the cure with flags for the store of this App after `durio migrate`."""
     flags = store_flags(app)
     if not flags or MIGRATE.search(text) is None:
         return text

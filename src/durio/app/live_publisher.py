@@ -40,12 +40,12 @@ class LivePublisher:
         self.reset()
 
     def reset(self) -> None:
-        """Ask the store for subscribers at the next emission: it may be another one."""
+        """Ask for subscribers again at the next event, because the store may be another one."""
         self._has_subscribers = False
         self._next_check_at = float("-inf")
 
     def has_subscribers(self) -> bool:
-        """Whether there are subscribers; asks the store at most once a second."""
+        """Return whether there are subscribers; ask the store at most once a second."""
         now = self._clock().monotonic()
         if now >= self._next_check_at:
             self._next_check_at = now + CHECK_SECONDS

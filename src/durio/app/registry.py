@@ -94,7 +94,7 @@ class Registry:
         return {*self.queues, *(h.queue for h in self.handlers.values())}
 
     def published(self) -> dict[str, dict[str, Any]]:
-        """Return the description of each name of a task, for producers without its code."""
+        """Return a description of each task by name, for programs without its code."""
         return {
             name: {
                 **({} if name == handler.task else {"task": handler.task}),

@@ -1,4 +1,4 @@
-"""What an App stands on: URL, clock, open stores, and the parts it keeps per event loop.
+"""The state of an App: URL, clock, open stores, and the parts for each event loop.
 
 It is one object, so that `durio.testing` replaces all of it at once.
 """
@@ -24,7 +24,7 @@ BOXED_APPS = "_DURIO_TESTING"
 
 
 class LoopState:
-    """What an App keeps per event loop."""
+    """The parts of an App for one event loop."""
 
     def __init__(
         self, store: Store, clock: Clock, emit: Emit, warn_bytes: int, bounds: Bounds

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="overload-overlap"
-"""`@app.task`: makes a function a task and keeps its types.
+"""`@app.task` makes a function a task and keeps its types.
 
 A type checker must answer two questions about a function: is its first parameter a
 Context, which is no argument of a job? Does it return a coroutine? The overloads of

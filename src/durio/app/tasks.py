@@ -75,7 +75,7 @@ class TaskClient(JobClient, Protocol):
         ...
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
-        """Return what is known about a task, by its full name."""
+        """Return a task's code or published description, by its full name."""
         ...
 
     async def job(self, job_id: str) -> Job[Any]:

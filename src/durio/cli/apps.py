@@ -36,7 +36,7 @@ NAME_CURE = "Name it: --name NAME, --app MODULE:APP, DURIO_NAME or DURIO_APP."
 
 
 class SeveralApps(UsageError):
-    """The store has several Apps, and nothing says which one is meant."""
+    """The store has several Apps, and the command does not name one."""
 
     code = "several_apps"
 
@@ -163,7 +163,7 @@ class AppSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSelection(AppSelection):
-    """The App and the store of a command that lists, for one App or for all."""
+    """The App and the store of a command that lists jobs, queues or workers."""
 
     all_apps: bool
 
@@ -313,7 +313,7 @@ list_options = grouped_options(
 
 
 def app_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Accept the App as the first argument; stands below `selection_options`."""
+    """Accept the App as the first argument; put it below `selection_options`."""
 
     @functools.wraps(function)
     def called(

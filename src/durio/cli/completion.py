@@ -1,4 +1,4 @@
-"""`durio completion`: prints the script that lets a shell complete `durio`."""
+"""`durio completion` prints a completion script for a shell."""
 
 import click
 from click.shell_completion import ShellComplete, get_completion_class

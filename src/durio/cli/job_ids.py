@@ -17,13 +17,13 @@ EXAMPLE = "0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55"
 
 
 class InvalidJobId(UsageError):
-    """Text that is no job id and no beginning of one."""
+    """The text is neither a job id nor the beginning of one."""
 
     code = "invalid_job_id"
 
 
 class AmbiguousJobId(UsageError):
-    """Several jobs have an id that begins so."""
+    """Several job ids begin with the text."""
 
     code = "ambiguous_job_id"
 
@@ -96,7 +96,7 @@ async def job_by_id(app: App, text: str) -> StoredJob:
 async def find_ids(
     app: App, texts: Sequence[str]
 ) -> tuple[dict[bytes, str], dict[str, JobNotFound]]:
-    """Return the text of each id, and the error of each text that begins no id."""
+    """Return the full id of each text, and the error of each text without one."""
     found: dict[bytes, str] = {}
     missing: dict[str, JobNotFound] = {}
     for text in dict.fromkeys(texts):

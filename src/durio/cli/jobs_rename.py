@@ -1,4 +1,4 @@
-"""`durio jobs rename`: the stored jobs of a task get its new name."""
+"""`durio jobs rename` gives the stored jobs of a task its new name."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Tasks and queues that a filter names: the stored names, or an error with a suggestion.
+"""Find the stored names of tasks and queues that a filter names, or raise an error.
 
 A filter with a misspelt name would list nothing, which looks like good news.
 """

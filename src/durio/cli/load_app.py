@@ -1,4 +1,4 @@
-"""Loading the App of a command from user code, and the errors when it cannot be loaded."""
+"""Load the App of a command from user code; explain why it cannot be loaded."""
 
 import importlib
 import os

@@ -105,7 +105,7 @@ class DepsFailed(UserCodeFailed):
 
 
 class Declined(DurioError):
-    """A person was asked and said no; that is an answer, not an error."""
+    """The user answered no, so nothing was changed."""
 
     code = "declined"
 

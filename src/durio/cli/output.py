@@ -32,12 +32,12 @@ AGE_UNITS = (
 
 
 def is_terminal() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def has_colour() -> bool:
-    """Whether standard output is a terminal that shows colours, and they are wanted."""
+    """Return whether standard output is a terminal, and colours are not disabled."""
     return (
         is_terminal()
         and not os.environ.get("NO_COLOR")
@@ -57,7 +57,7 @@ def show_text(text: str) -> None:
 def show_table(
     columns: Sequence[Column], rows: Sequence[Sequence[Any]], none: str
 ) -> None:
-    """Print a list that fits the terminal, whole lines elsewhere; `none` without rows."""
+    """Print a list that fits the terminal; print `none` if it has no rows."""
     shown = [[safe(cell(value), is_line=True) for value in row] for row in rows]
     if not shown:
         click.echo(none)

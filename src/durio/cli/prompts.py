@@ -49,7 +49,7 @@ NOTHING_DONE = BulkSummary(0)
 
 
 class NotConfirmed(UsageError):
-    """There is no terminal to ask at."""
+    """A confirmation is needed, and there is no terminal."""
 
     code = "not_confirmed"
 

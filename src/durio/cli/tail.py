@@ -50,7 +50,7 @@ class TailFilter:
         )
 
     def wants_task(self, task: str) -> bool:
-        """A task without its App may be of any App that is shown."""
+        """Return whether the task is wanted; without its App's name it may be of any App."""
         return self.task in {None, task, task.partition(".")[2]}
 
 

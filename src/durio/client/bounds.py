@@ -28,7 +28,7 @@ class Bounds:
             self.waits[lane] = seconds(queue.full_wait, "full_wait")
 
     def origin_of(self, full: Full) -> str:
-        """Who set the bound that a queue has reached, as far as this App can know."""
+        """Return what set the bound of a queue, as far as this App can know."""
         declared = self.maxsizes.get(full.lane)
         if full.is_soft:
             return "the setting queue.soft_max"

@@ -1,4 +1,4 @@
-"""Filters for jobs, as code and the command line give them, checked and made a query."""
+"""Check the filters for jobs, from code or the command line, and make a query of them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Read, count and change jobs by filters: `app.jobs(state="dead")`.
 
 Reading goes newest first, page by page. An action counts first and changes only jobs that
-were counted: a job that fits later, or that dies again meanwhile, stays as it is.
+were counted: a job that matches later, or that dies again meanwhile, is not changed.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -51,7 +51,7 @@ class NamespaceClient(JobClient, Protocol):
         ...
 
     def acting_user(self) -> str:
-        """Return who acts, for the audit."""
+        """Return the user for the audit."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""A stored job as people see it: its status, and all its details.
+"""Turn a stored job into its public status and details.
 
-A row may be damaged in the store. What can be decoded is shown: a damaged row must not
-hide the others.
+A row in the store may be damaged. What can be decoded is shown, because a damaged row must
+not hide the others.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def status_of(stored: StoredJob, retries: int | None) -> JobStatus:
-    """Return the public view of a stored job; `retries` of its task, None: unknown."""
+    """Return the status of a stored job; `retries` are its task's, None if unknown."""
     return JobStatus(**status_fields(stored, retries))
 
 

@@ -1,6 +1,6 @@
-"""Which Apps a store has: those with a job, a live worker or published tasks.
+"""Find the Apps of a store: those with a job, a live worker or published tasks.
 
-A queue alone is not enough: a pause with a wrong name makes one.
+A queue alone does not count, because a pause with a wrong name makes one.
 """
 
 from durio.model.published_tasks import tasks_kind

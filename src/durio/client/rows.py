@@ -1,4 +1,4 @@
-"""The rows of `enqueue_many`: signatures, tuples of positionals, mappings of keywords."""
+"""Parse the rows of `enqueue_many`: signatures, tuples and mappings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -31,7 +31,7 @@ def numbered(rows: Any) -> Iterator[tuple[int, object]]:
 
 
 def parse_row(row: object, task: str) -> Row:
-    """Return what to enqueue for this row of a call of `task`."""
+    """Return the arguments and options of a row; `task` is the task that was called."""
     if isinstance(row, tuple):
         return Row(cast("tuple[Any, ...]", row), NO_KEYWORDS)
     if isinstance(row, Signature):
@@ -80,7 +80,7 @@ def row_options(call: CallOptions, row: CallOptions) -> CallOptions:
 
 
 def explain_row(error: DurioError, number: int, row: object) -> None:
-    """Add to the error which row it is about, and how rows were written once."""
+    """Add the number of the row to the error, and a hint if it has an old form."""
     error.what = f"row {number}: {error.what}"
     values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else ()
     is_misfit = isinstance(error, InvalidArguments)

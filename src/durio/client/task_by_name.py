@@ -54,7 +54,7 @@ async def published_tasks(
 
 
 class NamedArguments(NamedTuple):
-    """Encodes the arguments of a task by what workers published about it."""
+    """Checks and encodes arguments by the parameters that workers published."""
 
     task: str
     published: Mapping[str, Any] | None  # None: nothing is known
@@ -78,7 +78,7 @@ class NamedArguments(NamedTuple):
 
 
 class TaskTarget(NamedTuple):
-    """What a call needs to know about a task whose code is elsewhere."""
+    """The task of a call, for a task whose code is elsewhere."""
 
     task: str
     queue: str

@@ -223,9 +223,9 @@ def thread_stack(thread_id: int) -> str:
 
 
 def task_stack(thread_id: int) -> str:
-    """The part of a thread's stack that an event loop called: the user's frames.
+    """Return the frames of a thread's stack that an event loop called: the user's.
 
-    What called them, the loop and Durio, is counted in one last line.
+    One last line has the number of the other frames, of the loop and of Durio.
     """
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread_id)

@@ -40,7 +40,7 @@ NAMED = (
 
 
 class ArgumentCodec:
-    """Encodes and decodes the arguments of one function; its result, by another."""
+    """Encodes and decodes the arguments of one function; `result` does its result."""
 
     def __init__(
         self, function: Callable[..., Any], task: str, *, skip_first: bool
@@ -197,7 +197,7 @@ class ArgumentCodec:
         return self._call(rest, named)
 
     def decode_by_name(self, payload: bytes) -> dict[str, Any]:
-        """Typed arguments by the names of their parameters; defaults are left out."""
+        """Return decoded arguments by parameter name, without defaults."""
         args, kwargs = self.decode(payload)
         return dict(self._bindable.bind(*args, **kwargs).arguments)
 
@@ -262,7 +262,7 @@ class ArgumentCodec:
     def _decode_others(
         self, extra: dict[str, Any], rest: Sequence[Any]
     ) -> tuple[dict[str, Any], Sequence[Any]]:
-        """What **kwargs and *args take; an error names the argument."""
+        """Decode the arguments of **kwargs and *args; an error names the argument."""
         decoded = dict[str, Any]()
         for name, value in extra.items():
             try:

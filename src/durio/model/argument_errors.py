@@ -1,8 +1,7 @@
-"""Errors about the arguments of a task, in terms of its function and parameters.
+"""Texts of errors about arguments, which name the function and its parameters.
 
-The same words for a task whose code is here and for one that is known by name only. A
-message of msgspec is put into these words: it names a path of the payload, not a
-parameter.
+They are the same for a task whose code is loaded and for one that is known by name. A
+message of msgspec names a path in the payload; it is rewritten to name the parameter.
 """
 
 import re
@@ -18,7 +17,7 @@ PYTHON_NAMES = {"array": "list", "object": "dict", "null": "None"}
 
 
 def call_of(task: str) -> str:
-    """`shop.send` as people write it: `send()`."""
+    """Return the call of a task for messages: `send()` for `shop.send`."""
     return f"{task.partition('.')[2] or task}()"
 
 
@@ -52,7 +51,7 @@ def unbound(  # noqa: PLR0913 - a call, and the parameters that it does not fit
     has_rest: bool,
     is_open: bool,
 ) -> str | None:
-    """Why a call does not fit these parameters; None if it does."""
+    """Return why a call does not fit these parameters; None if it does."""
     if len(args) > len(positional) and not has_rest:
         return too_many_positionals(task, len(positional), len(args))
     bound = positional[: len(args)]
@@ -66,7 +65,7 @@ def unbound(  # noqa: PLR0913 - a call, and the parameters that it does not fit
 
 
 def misfit(task: str, text: str, rest: str = "args") -> str:
-    """What msgspec says about a payload, about the argument that it means.
+    """Return msgspec's message about a payload as one about an argument.
 
     `rest` is the name of the parameter for further positionals.
     """
@@ -87,12 +86,12 @@ def misfit(task: str, text: str, rest: str = "args") -> str:
 
 
 def python_names(types: str) -> str:
-    """`array | null` as Python says it: `list | None`."""
+    """Return JSON types with their Python names: `list | None` for `array | null`."""
     return " | ".join(PYTHON_NAMES.get(each, each) for each in types.split(" | "))
 
 
 def plain_words(why: str) -> str:
-    """A message of msgspec with Python's names of types."""
+    """Return a message of msgspec with the Python names of types."""
     found = WITH_PATH.fullmatch(why)
     why, path = found.groups() if found else (why, None)
     at = f" (at {path[1:].lstrip('.')})" if path and path != "$" else ""

@@ -1,4 +1,4 @@
-"""Celery's names: each gets an error with the line to write here."""
+"""Names of Celery: errors about them say what to write in Durio."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ METHODS = {
 
 
 def line_for_option(name: str, value: Any) -> str | None:
-    """The line to write instead of this option; None if it is not Celery's."""
+    """Return the line to write for this option of Celery; None for other names."""
     line = OPTIONS.get(name)
     given = repr(value) if isinstance(value, int | float) else "..."
     return None if line is None else line.replace("{}", given)
 
 
 def line_for_method(name: str, task: str) -> str | None:
-    """The line to write instead of this method; None if it is not Celery's."""
+    """Return the line to write for this method of Celery; None for other names."""
     line = METHODS.get(name)
     return None if line is None else line.format(task.rpartition(".")[2])

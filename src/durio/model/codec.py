@@ -55,7 +55,7 @@ def decode_other(kind: type[Any], value: Any) -> Any:
 
 
 def unreadable_type(hint: Any) -> type[Any] | None:
-    """A type in this annotation, at any depth, that cannot be built from JSON."""
+    """Return a type in this annotation that cannot be built from JSON, at any depth."""
     for kind in _custom_types(msgspec.inspect.type_info(hint), set()):
         fine = kind is object or hasattr(kind, "model_validate")
         if not fine and not is_path(kind):
@@ -142,7 +142,7 @@ def check_value(value: Any, what: str, depth: int = 0) -> None:
 
 
 def check_plain(value: Any, call: str, name: str) -> None:
-    """Refuse what a parameter without an annotation would get as another type."""
+    """Refuse a value that JSON would turn into another type."""
     other = _other_part(value)
     if other is None:
         return
@@ -158,7 +158,7 @@ def check_plain(value: Any, call: str, name: str) -> None:
 
 
 def _other_part(value: Any) -> Any:
-    """The first part that JSON does not give back as it is; None: there is none."""
+    """Return the first part that JSON would change; None if there is none."""
     kind = cast("type[Any]", type(value))
     if kind in JSON_TYPES:
         return None

@@ -105,7 +105,7 @@ def errors_in(error: BaseException) -> list[BaseException]:
 
 
 def redacted_repr(value: object) -> str:
-    """repr(value), short and without what looks like a secret; never raises."""
+    """Return a short repr without what looks like a secret; never raises."""
     try:
         return redacted(repr(value))
     except BaseException as broken:
@@ -113,7 +113,7 @@ def redacted_repr(value: object) -> str:
 
 
 def redacted(text: str) -> str:
-    """A short text about a user's value, without what looks like a secret."""
+    """Return a short text without what looks like a secret."""
     text = text[:REPR_CHARS_READ]
     text = SECRET_VALUE.sub(r"\1***", URL_PASSWORD.sub(r"\1:***@", text))
     return storable(text, REPR_CHARS_MAX)

@@ -1,4 +1,4 @@
-"""The shape of the table of options: what it says about each of them."""
+"""The types of the table of options: an option, and its flag."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple

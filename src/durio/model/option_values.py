@@ -30,7 +30,7 @@ class Keep(msgspec.Struct, frozen=True):
     count: int  # jobs that stay; 0: a job is deleted when it is done
 
     def __post_init__(self) -> None:
-        """Refuse what is not a count."""
+        """Refuse a value that is not a count."""
         is_count = isinstance(self.count, int) and not isinstance(self.count, bool)
         if not is_count or not 0 <= self.count <= COUNT_MAX:
             raise InvalidOption(

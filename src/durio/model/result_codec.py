@@ -1,4 +1,4 @@
-"""A task's result: checked against the annotation, encoded, decoded by its readers."""
+"""Check a task's result against its annotation, encode it and decode it."""
 
 import typing
 from types import NoneType, UnionType
@@ -57,9 +57,9 @@ class ResultCodec:
             raise _uncheckable(task, f"it is or holds {other.__qualname__}")
 
     def encode(self, value: object) -> bytes:
-        """JSON bytes that a caller can decode to the annotated type.
+        """Return JSON bytes that a caller can decode to the annotated type.
 
-        Called for every job: what needs no look inside passes on its type alone.
+        Called for every job: simple values are checked by their type only.
         """
         if value is None and self._may_be_none:
             return b"null"
@@ -101,7 +101,7 @@ class ResultCodec:
 
 
 def _fitting(hint: Any) -> frozenset[type[Any]]:
-    """Types whose instances fit without a look inside."""
+    """Return types whose instances fit without a check of their contents."""
     each = (
         typing.get_args(hint)
         if typing.get_origin(hint) in (Union, UnionType)

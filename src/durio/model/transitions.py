@@ -87,7 +87,7 @@ def check_retry(state: State, job_id: str) -> None:
 
 
 def check_run_now(state: State, job_id: str) -> None:
-    """Refuse to make a job ready unless it waits for its time."""
+    """Refuse to make a job ready unless it is scheduled."""
     if state is not State.SCHEDULED:
         raise WrongState(
             f"job {job_id} is {state.value} and does not wait for its time",

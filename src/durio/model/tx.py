@@ -23,7 +23,7 @@ class DjangoConnection(Protocol):
     """`django.db.connection`, or one of `django.db.connections`."""
 
     def __getattr__(self, item: str, /) -> Any:
-        """It passes every attribute on to the connection of the calling thread."""
+        """Return an attribute of the calling thread's connection."""
         ...
 
 
@@ -134,7 +134,7 @@ def check_tx(tx: object) -> None:
 
 
 def without_django(tx: Any) -> Any:
-    """The driver's connection below one of Django; anything else as it is."""
+    """Return the driver's connection of a Django connection; other values unchanged."""
     if tx_kind(tx) is not TxKind.DJANGO:
         return tx
     if tx.connection is None or not (tx.in_atomic_block or not tx.autocommit):

@@ -180,7 +180,7 @@ class Browse(Protocol):
         ...
 
     async def namespaces(self) -> list[str]:
-        """Every namespace with a queue, a registered worker or published tasks, by name."""
+        """Return the namespaces that have a queue, a worker or published tasks, sorted."""
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:

@@ -75,7 +75,7 @@ class MoveJobs:
 
 @dataclass(frozen=True, slots=True)
 class RenameJobs:
-    """Waiting and dead jobs get another task, and their keys are hashed with its name.
+    """Give waiting and dead jobs another task, and hash their keys with its name.
 
     A job stays as it is (`is_held`) when another job has its key under that name, or when
     the text of its key is not known.
@@ -232,7 +232,7 @@ class OperatorControl(Protocol):
     async def count(self, query: Query, *, most: int | None = None) -> Counted:
         """Return the exact number of matching jobs, and a mark for `find` and `act`.
 
-        `most`: stop there; then the mark is empty, and no action can use it.
+        With `most` the count stops there. Then the mark is empty, and no action can use it.
 
         Jobs that arrive or die after the count are beyond the mark, so a dead letter that
         is retried and dies again is not acted on twice.

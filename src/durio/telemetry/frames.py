@@ -1,4 +1,4 @@
-"""Which frames of a stack or traceback are the user's, and which are ours."""
+"""Tell the user's frames of a stack or traceback from those of Durio."""
 
 import os
 import sys

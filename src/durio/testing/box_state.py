@@ -1,4 +1,4 @@
-"""What an App stands on in a testing box, and the guards around its own store."""
+"""The state of an App in a testing box, and the checks that protect its own store."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BOXED: list[App] = []  # in any box of this process, once per box
 
 
 class BoxState(AppState):
-    """The test's store and clock, until the box is left."""
+    """The state of an App on the test store, until the box is left."""
 
     starts_children = False
     has_time_limits = False
@@ -39,11 +39,11 @@ class BoxState(AppState):
 
     @property
     def is_bounded(self) -> bool:
-        """A test may enqueue as much as it likes: nothing runs before it drains."""
+        """False: a test may enqueue any number of jobs before it drains."""
         return False
 
     def connect(self, namespace: str, settings: Settings) -> Store:
-        """In a forked child: a file or a server is shared with it, memory is not."""
+        """Connect a forked child to the test store; refuse a store in memory."""
         if is_in_memory(self.url):
             raise UsageError(
                 f"App {namespace!r} is in a testing box, whose store in memory exists "
@@ -53,18 +53,18 @@ class BoxState(AppState):
         return connect(self.url, self.clock, settings, self.folder, sets_time=True)
 
     async def close_store(self) -> None:
-        """The box closes it: the jobs stay when `async with app:` ends."""
+        """Leave the store open: the box closes it, also after `async with app:` ends."""
 
 
 def enter(app: App, state: BoxState) -> None:
-    """Put the App on the test's store."""
+    """Give the App the state of the box."""
     BOXED.append(app)
     name_boxed_apps()
     app.state = state
 
 
 def leave(app: App, state: BoxState) -> None:
-    """Put the App back; boxes may be left in any order."""
+    """Restore the App's own state; boxes may be left in any order."""
     if app.state is state:
         app.state = state.outer
     else:
@@ -79,7 +79,7 @@ def leave(app: App, state: BoxState) -> None:
 
 
 def name_boxed_apps() -> None:
-    """Programs that the test starts inherit the names, see `AppState.connect`."""
+    """Set a variable for programs that the test starts; see `AppState.connect`."""
     if BOXED:
         os.environ[BOXED_APPS] = ",".join({app.name for app in BOXED})
     else:
@@ -87,7 +87,7 @@ def name_boxed_apps() -> None:
 
 
 def check_apps(apps: Sequence[App]) -> None:
-    """Refuse what cannot be put on another store now."""
+    """Refuse values that are not Apps, and Apps that are in use."""
     for app in apps:
         if not isinstance(app, App):
             raise UsageError(
@@ -108,7 +108,7 @@ def check_apps(apps: Sequence[App]) -> None:
 
 
 def refuse_own_store(apps: Sequence[App], url: str) -> None:
-    """Refuse the URL of a file that is the own store of one of these Apps."""
+    """Refuse a URL that names the own file of one of these Apps."""
     wanted = file_of(url, current_folder())
     for app in apps:
         own = app.state
@@ -122,7 +122,7 @@ def refuse_own_store(apps: Sequence[App], url: str) -> None:
 
 
 def file_of(url: str, folder: str) -> str | None:
-    """The file of a SQLite URL; None: it has none."""
+    """Return the file of a SQLite URL; None for other URLs."""
     if "sqlite" not in module_of(url) or is_in_memory(url):
         return None
     path = store_module(url, "schema_status").path_of(url)

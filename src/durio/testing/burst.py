@@ -1,4 +1,4 @@
-"""One worker for one burst: it runs what is ready on the caller's event loop, and ends."""
+"""Run a worker on the caller's event loop until no job is ready."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ from durio.host.side_loop import EmbeddedMachine
 
 
 async def run_burst(app: App) -> bool:
-    """Run jobs until none is ready; whether there was any attempt."""
+    """Run jobs until none is ready; return whether any attempt was made."""
     worker = await make_worker(
         app,
         is_burst=True,
@@ -28,7 +28,7 @@ async def run_burst(app: App) -> bool:
 
 
 class TaskSideLoop:
-    """Runs heartbeat and watchdog on the worker's own event loop: no thread is needed."""
+    """Runs heartbeat and watchdog on the worker's own event loop, without a thread."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []

@@ -30,7 +30,7 @@ class StopControl:
         self.requested.set()
 
     def drain(self) -> None:
-        """Drain because an operator asked; the next request still leaves the grace."""
+        """Drain for an operator; a later stop request still waits for the grace time."""
         self.requested.set()
 
     def fail(self, error: DurioError) -> None:

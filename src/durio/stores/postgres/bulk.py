@@ -84,7 +84,7 @@ async def count_jobs(reading: ReadTransaction, query: Query) -> Counted:
 
 
 async def count_at_most(reading: ReadTransaction, query: Query, most: int) -> Counted:
-    """Count up to this number; without a mark."""
+    """Count up to this number and return no mark."""
     jobs = 0
     for source in sources_of(query):
         if not can_hold(source, query) or jobs >= most:

@@ -203,7 +203,7 @@ def lane_conditions(query: Query, values: StatementValues, lane: str) -> list[st
 def age_conditions(
     query: Query, source: JobSource, values: StatementValues
 ) -> list[str]:
-    """Conditions on the end of jobs that have ended, and on the creation of others."""
+    """Return conditions on the end of ended jobs and on the creation of others."""
     moment = "t.finished_at" if source.is_final_table else f"{source.job}.created_at"
     return [
         f"{moment} {sign} {values.put(limit, 'float8')}"

@@ -212,7 +212,7 @@ async def act_once(
 async def refused_jobs(
     tx: PostgresTransaction, action: Action, changes: Changes
 ) -> set[bytes]:
-    """Return jobs that a rename has left as they were, and would leave again."""
+    """Return jobs that a rename has not changed and would not change again."""
     if not isinstance(action, RenameJobs):
         return set()
     return await jobs_not_renamed(tx, changes, action.task)
@@ -414,7 +414,7 @@ async def move_jobs(
 async def run_jobs_now(
     tx: PostgresTransaction, seen: Sequence[FoundJob], judge: Judge
 ) -> Changes:
-    """Scheduled jobs become ready; those that are locked stay."""
+    """Make scheduled jobs ready, except those that are locked."""
     locked = await lock_waiting(tx, seen, SCHEDULED, judge)
     if locked:
         await tx.rows(RUN_JOBS_NOW, *lane_columns(locked), await tx.now())
@@ -426,7 +426,7 @@ async def run_jobs_now(
 async def rename_jobs(
     tx: PostgresTransaction, seen: Sequence[FoundJob], task: str, judge: Judge
 ) -> Changes:
-    """Give waiting and dead jobs another task; those that are locked stay."""
+    """Give waiting and dead jobs another task, except those that are locked."""
     changes: Changes = {}
     for state in (SCHEDULED, READY):
         waiting = [job.id for job in await lock_waiting(tx, seen, state, judge)]

@@ -182,7 +182,7 @@ async def retake_keys(
 async def read_holds(
     tx: PostgresTransaction, keys: Sequence[bytes]
 ) -> dict[bytes, KeyHold]:
-    """Return the holds on these keys, which are locked."""
+    """Return the holds on these keys; the caller has locked the keys."""
     return {key: KeyHold(*others) for key, *others in await tx.rows(READ, keys)}
 
 

@@ -39,7 +39,7 @@ class RenamedKey(NamedTuple):
 async def rename_locked_jobs(
     tx: PostgresTransaction, ids: Sequence[bytes], task: str, *, are_final: bool
 ) -> list[bytes]:
-    """Rename these jobs, which are locked; return those without a locked key."""
+    """Rename these locked jobs; return those whose keys are not locked by others."""
     if not ids:
         return []
     find = FIND_KEYS_OF_FINAL_JOBS if are_final else LOCK_JOBS
@@ -61,7 +61,7 @@ async def rename_locked_jobs(
 async def jobs_not_renamed(
     tx: PostgresTransaction, ids: Collection[bytes], task: str
 ) -> set[bytes]:
-    """Return those that `rename_locked_jobs` left as they were."""
+    """Return the jobs that `rename_locked_jobs` did not rename."""
     rows = await tx.rows(FIND_OTHER_TASKS, list(ids), task) if ids else ()
     return {row[0] for row in rows}
 

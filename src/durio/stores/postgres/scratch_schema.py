@@ -40,7 +40,7 @@ class ScratchSchema:
         self._connection: Connection | None = None
 
     async def acquire(self) -> str:
-        """The URL of an empty schema that nothing else uses until `release`."""
+        """Return the URL of an empty schema that nothing else uses until `release`."""
         location = replace(location_from_url(self._url), prepared=False)
         try:
             connection = await Connector(location, lambda _text: None).connect()
@@ -62,7 +62,7 @@ class ScratchSchema:
 
 
 async def lock_number(connection: Connection, location: PostgresLocation) -> int:
-    """The first number whose lock is free; it is held until the connection closes."""
+    """Lock the first free number until the connection closes, and return it."""
     for number in range(1, SCHEMAS_MAX + 1):
         if (await connection.rows(TRY_LOCK, (LOCK, number)))[0][0]:
             return number

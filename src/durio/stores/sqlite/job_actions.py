@@ -182,7 +182,7 @@ def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> b
 
 
 def run_job_now(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
-    """A scheduled job becomes ready; others stay as they are."""
+    """Make a scheduled job ready; leave other jobs unchanged."""
     for (lane,) in tx.db.rows(RUN_JOB_NOW, (job_id, tx.now)):
         tx.wake(lane)
         return READY

@@ -13,7 +13,7 @@ FREE_KEY = statement("free_key")
 
 
 def rename_job(tx: SqliteTransaction, job_id: bytes, task: str) -> None:
-    """Rename it, unless its key cannot go along."""
+    """Rename a job, unless its key cannot be renamed too."""
     _, key, opts = tx.db.rows(FIND_TASK_AND_KEY, (job_id,))[0]
     new_key: bytes | None = None
     if key is not None:
@@ -26,7 +26,7 @@ def rename_job(tx: SqliteTransaction, job_id: bytes, task: str) -> None:
 def rename_key(
     tx: SqliteTransaction, job_id: bytes, key: bytes, new_key: bytes
 ) -> bool:
-    """Move a hold to the new key; False: another job answers for that one."""
+    """Move a hold to the new key; return False if another job holds that key."""
     holders = tx.db.rows(FIND_KEY_HOLDER, (key,))
     if key == new_key or not holders or holders[0][0] != job_id:
         return True
