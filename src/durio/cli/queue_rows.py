@@ -1,43 +1,28 @@
 """The current state of queues: jobs, switches, bounds, and the workers that serve them."""
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from durio.app.app import App
+from durio.client.queue_handle import QueueStatus, status_fields
 from durio.client.task_by_name import published_tasks
 from durio.model.errors import UnknownQueue
-from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.job import BLOCKED, READY, SCHEDULED
 from durio.model.names import check_name, did_you_mean, queue_of
 from durio.model.quantities import counted
 from durio.model.queues import DEFAULT_QUEUE
-from durio.ports.browse import LaneRow
 
 WAITING_STATES = (SCHEDULED, BLOCKED, READY)
 SHOWN_MAX = 8
 
 
-class QueueRow(NamedTuple):
-    """One queue: name, switches, jobs by state, bound, number of workers."""
+@dataclass(frozen=True, slots=True)
+class QueueRow(QueueStatus):
+    """The status of a queue, with what only operators need."""
 
-    queue: str
     namespace: str
-    paused: bool
-    closed: bool
-    over: bool
-    ready: int
-    scheduled: int
-    blocked: int
-    running: int
-    dead: int
-    oldest_at: float | None  # when its oldest ready job became due
-    maxsize: int | None
-    by_hand: bool
-    workers: int
-
-    @property
-    def depth(self) -> int:
-        """The number of waiting jobs, which a bound limits."""
-        return self.ready + self.scheduled + self.blocked
+    over: bool  # beyond the soft bound of queues without one
+    by_hand: bool  # an operator set the bound
 
     @property
     def state(self) -> str:
@@ -51,31 +36,15 @@ async def load_queue_rows(app: App, namespace: str) -> list[QueueRow]:
     store = await app.store()
     lanes = await store.queues(namespace, counts=True, oldest=True)
     workers = await store.workers(namespace)
-    lines: list[QueueRow] = []
-    for row in sorted(lanes, key=lambda row: row.name):
-        queue = queue_of(row.name)
-        serving = sum(worker.serves(queue) for worker in workers)
-        lines.append(make_queue_row(namespace, row, serving))
-    return lines
-
-
-def make_queue_row(namespace: str, row: LaneRow, workers: int) -> QueueRow:
-    return QueueRow(
-        queue=queue_of(row.name),
-        namespace=namespace,
-        paused=row.paused,
-        closed=row.closed,
-        over=row.is_over,
-        ready=row.jobs(READY),
-        scheduled=row.jobs(SCHEDULED),
-        blocked=row.jobs(BLOCKED),
-        running=row.jobs(RUNNING),
-        dead=row.jobs(DEAD),
-        oldest_at=row.oldest_ready_at,
-        maxsize=row.maxsize,
-        by_hand=row.is_manual,
-        workers=workers,
-    )
+    return [
+        QueueRow(
+            **status_fields(row, workers),
+            namespace=namespace,
+            over=row.is_over,
+            by_hand=row.is_manual,
+        )
+        for row in sorted(lanes, key=lambda row: row.name)
+    ]
 
 
 # --- names

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -33,7 +34,6 @@ from durio.client.bulk import CountedJobs
 from durio.client.namespaces import apps_in
 from durio.client.queue_handle import check_reason_text
 from durio.model.errors import UsageError
-from durio.model.job import utc_datetime
 from durio.model.names import check_name, lane
 from durio.model.quantities import format_duration, seconds
 from durio.model.queues import MAXSIZE_MAX
@@ -244,8 +244,9 @@ def show_rows(
 
 def row_fields(row: QueueRow) -> dict[str, Any]:
     return {
-        **row._asdict(),
-        "oldest_at": utc_datetime(row.oldest_at),
+        "queue": row.queue,
+        "namespace": row.namespace,
+        **asdict(row),
         "depth": row.depth,
     }
 
@@ -259,7 +260,7 @@ def cells(row: QueueRow, now: float) -> list[Any]:
         row.scheduled + row.blocked,
         row.running,
         row.dead,
-        age(utc_datetime(row.oldest_at), now),
+        age(row.oldest_at, now),
         f"{bound}{'*' if row.by_hand else ''}",
         row.workers,
     ]

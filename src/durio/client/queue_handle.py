@@ -1,5 +1,6 @@
 """Handles to queues: pause, resume, and read the status."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,8 +11,8 @@ from durio.client.job_query import NamespaceClient, check_queue
 from durio.model.errors import InvalidOption
 from durio.model.failure import storable
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED, utc_datetime
-from durio.model.names import check_name, lane
-from durio.ports.browse import LaneRow
+from durio.model.names import check_name, lane, queue_of
+from durio.ports.browse import LaneRow, WorkerRow
 from durio.ports.control import AuditNote, QueueChange
 from durio.ports.store import Store
 
@@ -88,20 +89,7 @@ class QueueHandle:
         rows = await store.queues(namespace, counts=True, oldest=True)
         stored = lane(namespace, self.name)
         row = next((row for row in rows if row.name == stored), LaneRow(stored, False))
-        workers = await store.workers(namespace)
-        return QueueStatus(
-            queue=self.name,
-            paused=row.paused,
-            closed=row.closed,
-            maxsize=row.maxsize,
-            ready=row.jobs(READY),
-            scheduled=row.jobs(SCHEDULED),
-            blocked=row.jobs(BLOCKED),
-            running=row.jobs(RUNNING),
-            dead=row.jobs(DEAD),
-            oldest_at=utc_datetime(row.oldest_ready_at),
-            workers=sum(worker.serves(self.name) for worker in workers),
-        )
+        return QueueStatus(**status_fields(row, await store.workers(namespace)))
 
     async def _known(self) -> Store:
         store = await self._client.store()
@@ -128,6 +116,24 @@ class QueueHandle:
     def status_sync(self) -> QueueStatus:
         """Read the status without an event loop, as `status` does."""
         return self._client.run_sync(self.status())
+
+
+def status_fields(row: LaneRow, workers: Iterable[WorkerRow]) -> dict[str, Any]:
+    """Return the fields of QueueStatus for a queue and the workers of its App."""
+    queue = queue_of(row.name)
+    return {
+        "queue": queue,
+        "paused": row.paused,
+        "closed": row.closed,
+        "maxsize": row.maxsize,
+        "ready": row.jobs(READY),
+        "scheduled": row.jobs(SCHEDULED),
+        "blocked": row.jobs(BLOCKED),
+        "running": row.jobs(RUNNING),
+        "dead": row.jobs(DEAD),
+        "oldest_at": utc_datetime(row.oldest_ready_at),
+        "workers": sum(worker.serves(queue) for worker in workers),
+    }
 
 
 def check_reason_text(reason: object) -> str:

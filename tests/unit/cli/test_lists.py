@@ -6,6 +6,7 @@ UPDATE_SNAPSHOT=1 .venv/bin/python -m pytest tests/unit/cli/test_lists.py
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,15 +73,15 @@ DEAD = [
 ]
 
 
-def queue(name: str, **fields: Any) -> QueueRow:
-    plain = dict.fromkeys(QueueRow._fields, 0)
+def queue(name: str, **given: Any) -> QueueRow:
+    plain = {field.name: 0 for field in fields(QueueRow)}
     return QueueRow(
-        **{**plain, "queue": name, "oldest_at": None, "maxsize": None, **fields}
+        **{**plain, "queue": name, "oldest_at": None, "maxsize": None, **given}
     )
 
 
 QUEUES = [
-    queue("default", ready=12, running=3, oldest_at=NOW - 7300, workers=2),
+    queue("default", ready=12, running=3, oldest_at=when(7300), workers=2),
     queue(QUEUE, paused=True, closed=True, over=True, ready=999_999, maxsize=1_000_000),
 ]
 
