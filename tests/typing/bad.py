@@ -174,6 +174,10 @@ async def elsewhere() -> None: ...
 async def stubborn(order_id: int) -> None: ...
 
 
+@app.task(result_ttl=["1h"])  # E a duration
+async def remembered(order_id: int) -> None: ...
+
+
 @app.task
 async def untyped_first(doc, n: int = 1) -> str:  # E every checker wants an annotation
     return str(doc) * n

@@ -33,6 +33,7 @@ from typing import (
 
 from durio.app.tasks import SyncTask, Task
 from durio.model.options import CallOptions, Retention
+from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.timeout import Timeout
 from durio.worker.context import Context
@@ -81,7 +82,7 @@ class TaskKeywords(TypedDict, total=False):
     retry: Retry | int
     timeout: Timeout
     retention: Retention
-    result_ttl: Any
+    result_ttl: Duration
     process: bool
 
 

@@ -12,9 +12,6 @@ from durio.app.tasks import TaskWithOptions
 from durio.model.options import OPTIONS, UNSET, CallOptions
 from durio.ports.handler import Handler
 
-# Looser in the signature than in the table: part of the public API since 0.1.
-LOOSER = {("task", "result_ttl"): Any}
-
 
 def keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(function).parameters
@@ -29,7 +26,7 @@ def types_of(place: str) -> dict[str, Any]:
     """What the table says: each option that may be given here, with its type."""
     annotations = CallOptions.__annotations__
     return {
-        name: LOOSER.get((place, name), annotations[name].__origin__)
+        name: annotations[name].__origin__
         for name, option in OPTIONS.items()
         if place in option.places
     }
