@@ -39,7 +39,7 @@ while_waiting = KeyPolicy("while_waiting", WAITING)
 # One job per key waits or runs; the key is free when the job has ended. A second enqueue
 # returns the handle of that job.
 while_active = KeyPolicy("while_active", ACTIVE)
-# One job per key waits. A second enqueue gives that job the new arguments and due time.
+# A second enqueue gives the job that waits the new arguments and due time.
 replace = KeyPolicy("replace", REPLACE)
 
 
