@@ -53,7 +53,8 @@ test: static servers ## Run everything: static checks and the whole suite, with 
 	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
 
 .PHONY: check
-check: static tidy unit ## The quick one, under a minute: format, lint, layers, types, tidy, unit
+check: $(READY) ## The quick one, under a minute: format, lint, layers, types, tidy, quick unit tests
+	@$(MAKE) -j 3 --output-sync=target format lint layers types tidy unit
 
 .PHONY: versions
 versions: $(READY) ## Run a fast part on every other Python of this machine that Durio claims
@@ -119,7 +120,7 @@ tidy: $(READY)
 	$(PY) -m pytest -q tests/tidy
 
 unit: $(READY)
-	$(PY) -m pytest -q tests/unit tests/faults
+	$(PY) -m pytest -q -m "not slow" -n $(TEST_PROCESSES) --dist loadfile tests/unit tests/faults
 
 # --- setting up ---------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from tests.unit.app.app_harness import (
     working,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 
 def spin_until(go: asyncio.Event) -> None:
     """Be busy in a thread; the soft limit may be raised at any step of it."""

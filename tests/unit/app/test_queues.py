@@ -21,6 +21,8 @@ from tests.job_counts import count_jobs
 from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
 from tests.unit.app.app_harness import finished, in_state, reached, virtual, working
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 # The bound of a store in memory would refuse a thousand jobs per queue.
 ROOMY = {"queue": {"embedded_max": 0}}
 SHARES = ("high=6", "default=3", "low=1")

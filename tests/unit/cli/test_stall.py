@@ -12,6 +12,8 @@ from durio.cli import stall
 from tests.unit.cli.terminal import Terminal
 from tests.unit.stores.test_upgrade import make_old_file
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 
 @contextmanager
 def locked(terminal: Terminal) -> Iterator[None]:

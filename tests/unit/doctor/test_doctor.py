@@ -33,6 +33,8 @@ from durio.stores.sqlite.export_jobs import export_jobs_from
 from durio.testing.clock import VirtualClock, run_virtual
 from durio.worker.register import task_puts
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 HERE = socket.gethostname()
 
 

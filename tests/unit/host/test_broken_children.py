@@ -23,6 +23,8 @@ from tests.unit.host.test_children import (
     with_child_pool,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 TOGETHER = 3
 # It leaves its dependencies slowly, so there is time to begin one job more.
 BREAKING = """

@@ -47,6 +47,8 @@ from durio.model.settings import PayloadSettings, Settings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.log import install_job_fields, new_records
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 BOUND_SECONDS = 60
 CLAIM = Claim(
     b"id" * 8, 3, "e2e:default", 4, "e2e.work", b"[[],{}]", 1, 2, 0, 0, None, None

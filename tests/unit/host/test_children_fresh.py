@@ -26,6 +26,8 @@ from tests.unit.host.test_children import (
     with_child_pool,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 LAST_CHANCE = CLAIM._replace(lost=2)
 JOBS_MAX = 10
 # Each goes on until the file `go` is there.

@@ -21,6 +21,8 @@ from durio.host.signals import (
     thread_stack,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 BOUND_SECONDS = 10
 LOOPS = [asyncio.SelectorEventLoop, uvloop.new_event_loop]
 

@@ -8,6 +8,8 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
+
 from durio.model.ids import uuid7
 from durio.model.job import Claim
 from durio.ports.exchange import Lane
@@ -23,6 +25,8 @@ from durio.stores.postgres.watermarks import (
     time_in,
 )
 from tests.conformance.manual_clock import ManualClock
+
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
 
 BATCH = 100
 LANES = [Lane("shop:a", BATCH)]

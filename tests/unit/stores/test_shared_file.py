@@ -13,6 +13,8 @@ from durio.stores.sqlite.schema_status import status
 from durio.stores.sqlite.store import SqliteStore
 from tests.unit.stores.sqlite_harness import lines_of, new_job, run_on_store, start
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 CLASHES = {
     "table job": ("create table job (id int)", "job"),
     "table JOB": ("create table JOB (id int)", "job"),

@@ -21,6 +21,8 @@ from durio.worker.worker import Worker
 from tests.simulation.fake_machine import FakeMachine
 from tests.unit.app.app_harness import finished, real, records
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 log = logging.getLogger(__name__)
 
 QUICK = {"worker": {"block_seconds": 0.2, "poll_seconds": 0.1}}

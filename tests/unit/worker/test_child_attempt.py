@@ -30,6 +30,8 @@ from tests.unit.app.app_harness import (
 )
 from tests.unit.app.test_ends import Listener
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 
 @dataclass
 class FakeChildAttempt:
