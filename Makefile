@@ -47,10 +47,11 @@ demo: $(DEMO_READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="
 	@$(DEMO_VENV)/bin/durio demo $(DEMO_ARGS)
 
 .PHONY: test
-test: static servers ## Run everything: static checks and the whole suite, with branch coverage
+test: static servers ## Run everything: static checks, the whole suite with branch coverage, other Pythons
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report= $(TEST_ARGS)
 	$(PY) -m coverage report --fail-under=$(COVERAGE_MIN)
 	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
+	@$(PY) -m tests.other_versions --processes $(TEST_PROCESSES)
 
 .PHONY: check
 check: $(READY) ## The quick one, under a minute: format, lint, layers, types, tidy, quick unit tests

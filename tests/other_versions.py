@@ -5,8 +5,8 @@
 
 Searches PATH and pyenv for interpreters of the versions in pyproject.toml's classifiers,
 without the one that runs this program. Each gets an environment of its own, `.venv-3.12`
-and so on, and runs the unit tests, the conformance suite on SQLite, the typing tests and a
-test that kills workers. A machine with one interpreter has nothing to do here.
+and so on, and runs the quick unit tests, the conformance suite on SQLite, the typing tests
+and a test that kills workers. A machine with one interpreter has nothing to do here.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TESTS = (
     "tests/faults",
     "tests/conformance/test_sqlite.py",
     "tests/typing",
-    "tests/e2e/test_kill.py",
+    "tests/e2e/test_kill.py::test_killed_at_full_speed",
 )
 PIP = ("-m", "pip", "install", "--quiet", "--prefer-binary", "-c", "constraints.txt")
 
@@ -91,7 +91,7 @@ def main(options: argparse.Namespace) -> None:
             continue
         began = time.monotonic()
         python = make_environment(interpreter, ROOT / f".venv-{version}")
-        flags = ["-q", "-n", options.processes, "--dist", "loadfile"]
+        flags = ["-q", "-m", "not slow", "-n", options.processes, "--dist", "loadfile"]
         run(python, "-m", "pytest", *flags, "-p", "no:cacheprovider", *TESTS)
         print(f"Python {version}: passed, {time.monotonic() - began:.0f} s", flush=True)
 

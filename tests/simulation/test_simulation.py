@@ -19,7 +19,7 @@ from tests.simulation.summary import HELD, UNKNOWN, Summary, failure
 # Together they exercise every invariant. When the way in which worlds are drawn has
 # changed, `make sim SEEDS=100 SIM_ARGS="--pick 12"` names a new set.
 FIXED = 1, 2, 4, 14, 16, 21, 25, 38, 39, 58, 65, 88
-BOX_SECONDS = float(os.environ.get("DURIO_SIM_SECONDS", "120"))
+BOX_SECONDS = float(os.environ.get("DURIO_SIM_SECONDS", "50"))
 FRESH_FROM, FRESH_RANGE = 1_000_000, 1_000_000_000
 HASH_SEEDS = 11, 12
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -513,11 +513,12 @@ def test_only_apps_go_into_a_box() -> None:
 
 @pytest.mark.usefixtures("box")
 def test_tx_on_the_memory_store_is_refused() -> None:
-
-    with pytest.raises(
-        UsageError, match=r"(?s)memory cannot join a transaction.*testing\(app"
+    refused = r"(?s)memory cannot join a transaction.*testing\(app"
+    with (
+        closing(sqlite3.connect(":memory:")) as tx,
+        pytest.raises(UsageError, match=refused),
     ):
-        send.options(tx=sqlite3.connect(":memory:")).enqueue_sync(Address("x"))
+        send.options(tx=tx).enqueue_sync(Address("x"))
 
 
 def test_a_transaction_on_the_memory_store_is_refused(box: Box) -> None:
