@@ -4,15 +4,22 @@ A page is a story. Its blocks run in order, in one temporary folder, in one name
 
 - `python` runs, also with `await` at its top level. A block whose first line is a file
   name (`# app.py`) becomes that file, and is then imported: what it defines is there for
-  the blocks that follow, and for commands that name the file.
+  the blocks that follow, and for commands that name the file. A file that the page runs
+  by `$ python ask.py`, and that does not look at `__name__`, is only written.
 - `console` runs the lines that start with `$ `; the lines below a command are what it
   must print. `...` stands for anything, white space does not matter. Commands that
   install things are not run, nor is the Makefile that runs this test. Nothing may run
   for ever: pages say `durio worker app:app --burst`.
+  `ID` in a command is the first id of what was last printed with an id in it.
+- `console terminal=2` is a terminal that stays open beside the others. Its command goes
+  on running; the lines below it must appear within COMMAND_SECONDS_MAX. A later block of
+  the same terminal without a command has lines that must have appeared since. `^C` ends
+  the command, which must then end; so does the end of the page.
 - `toml`, `json`, `ini`, `sql` and `bash` must parse; `text` is free.
 
 A page that speaks of `db.example.com` has a PostgreSQL server of its own under that name,
 with an empty database `shop`; there `sql` runs, as the superuser and in that database.
+The port 8000 of a page that runs a web server is a free one.
 """
 
 import ast
@@ -24,14 +31,19 @@ import json
 import linecache
 import os
 import re
+import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 import types
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,7 +60,7 @@ PAGES = [
 ]
 
 FENCE = re.compile(
-    r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n"
+    r"^(?P<indent>[ ]*)(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)(?P<info>[^\n]*)\n"
     r"(?P<body>.*?)"
     r"^[ ]*(?P=fence)[ ]*$",
     re.MULTILINE | re.DOTALL,
@@ -57,6 +69,8 @@ FILE_NAME = re.compile(r"#\s*(?P<name>[\w/]+\.py)\s*$")
 NOT_RUN = re.compile(r"(python3? -m )?pip3? install|uv |git clone|cd |make\b|sudo |apt")
 COMMAND_SECONDS_MAX = 60
 SERVER, DATABASE = "db.example.com", "shop"
+WEB_PORT = "8000"
+JOB_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,12 @@ class Block:
     line: int
     language: str
     text: str
+    info: str = ""
+
+    @property
+    def terminal(self) -> str | None:
+        found = re.search(r"\bterminal=(\w+)", self.info)
+        return found and found[1]
 
     @property
     def where(self) -> str:
@@ -81,7 +101,7 @@ def blocks(page: str) -> Iterator[Block]:
         )
         # The first line of the body, so that tracebacks point into the page.
         line = text.count("\n", 0, found.start()) + 2
-        yield Block(page, line, found["language"], body)
+        yield Block(page, line, found["language"], body, found["info"])
 
 
 @dataclass
@@ -92,18 +112,25 @@ class Story:
     runner: asyncio.Runner
     server: PostgresServer | None = None
     module: types.ModuleType = field(default_factory=lambda: types.ModuleType("story"))
+    last_id: str = "ID"
+    programs: set[str] = field(default_factory=set)
+    terminals: dict[str, "Terminal"] = field(default_factory=dict)
 
     def python(self, block: Block) -> None:
         first, _, _ = block.text.partition("\n")
         if named := FILE_NAME.match(first):
-            self.write_and_import(named["name"], block.text)
+            self.write(named["name"], block.text)
+            if named["name"] not in self.programs or "__name__" in block.text:
+                self.import_file(named["name"])
         else:
             self.execute(block)
 
-    def write_and_import(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+    def import_file(self, name: str) -> None:
         dotted = name.removesuffix(".py").replace("/", ".")
         # A page may show a file again as it grows: forget the old one.
         sys.modules.pop(dotted, None)
@@ -124,10 +151,31 @@ class Story:
         for command, expected in commands(block.text):
             if NOT_RUN.match(command):
                 continue
-            printed, code = self.shell(command)
+            printed, code = self.shell(re.sub(r"\bID\b", self.last_id, command))
+            if shown := JOB_ID.search(printed):
+                self.last_id = shown[0]
             told = f"{block.where}: $ {command}\n{printed}"
             assert code == 0, f"exit code {code} of {told}"
             assert looks_like(expected, printed), f"expected:\n{expected}\n{told}"
+
+    def terminal(self, name: str, block: Block) -> None:
+        """Start a command in a terminal of its own, read on in one, or end its command."""
+        lines = block.text
+        if lines.startswith("$ "):
+            assert name not in self.terminals, f"{block.where}: it is still in use"
+            ((command, lines),) = commands(block.text)
+            self.terminals[name] = Terminal(self.start(command))
+        terminal = self.terminals[name]
+        if lines.startswith("^C\n"):
+            del self.terminals[name]
+            lines = lines.removeprefix("^C\n")
+            assert terminal.end(), f"{block.where}: it did not end"
+        seen = terminal.wait_for(lines)
+        assert looks_like(lines, seen), f"expected:\n{lines}\n{block.where}:\n{seen}"
+
+    def close(self) -> None:
+        ended = {name: terminal.end() for name, terminal in self.terminals.items()}
+        assert all(ended.values()), f"Ctrl-C did not end it: terminals {ended}"
 
     def sql(self, block: Block) -> None:
         """Run it, where the page has a server."""
@@ -137,13 +185,25 @@ class Story:
             assert code == 0, f"{block.where}: {told}"
 
     def shell(self, command: str) -> tuple[str, int]:
-        """Run one command as a reader would, with this environment's programs first."""
+        """Run one command to its end."""
+        process = self.start(command)
+        try:
+            printed, _ = process.communicate(timeout=COMMAND_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            # The whole group: a worker's children must not outlive the test.
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            printed += f"\n(still running after {COMMAND_SECONDS_MAX} s: killed)"
+        return printed, process.returncode
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """Start a command as a reader would, with this environment's programs first."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("DURIO_")}
         folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
         if self.server is not None:
             folders.insert(1, str(self.server.programs))
         path = os.pathsep.join(folders)
-        process = subprocess.Popen(
+        return subprocess.Popen(
             ["bash", "-c", command],
             cwd=self.folder,
             env={**kept, "PATH": path, "NO_COLOR": "1", "COLUMNS": "120"},
@@ -153,14 +213,49 @@ class Story:
             text=True,
             start_new_session=True,
         )
-        try:
-            printed, _ = process.communicate(timeout=COMMAND_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            # The whole group: a worker's children must not outlive the test.
-            os.killpg(process.pid, signal.SIGKILL)
-            printed, _ = process.communicate()
-            printed += f"\n(still running after {COMMAND_SECONDS_MAX} s: killed)"
-        return printed, process.returncode
+
+
+class Terminal:
+    """A command that runs on beside the page, and what it has printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._printed: list[str] = []
+        self._read_to = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._printed.append(line)
+
+    def wait_for(self, expected: str) -> str:
+        """Return the lines after those that an earlier block has shown."""
+        until = time.monotonic() + COMMAND_SECONDS_MAX
+        while True:
+            alive = self._reader.is_alive()
+            lines = self._printed[self._read_to :]
+            seen = "".join(lines)
+            if looks_like(expected, seen):
+                self._read_to += len(lines)
+                return seen
+            if not alive or time.monotonic() > until:
+                return seen
+            time.sleep(0.05)
+
+    def end(self) -> bool:
+        """Press Ctrl-C; return whether that was enough."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
+        self._reader.join(COMMAND_SECONDS_MAX)
+        was_enough = not self._reader.is_alive()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+        return was_enough
 
 
 def psql(server: PostgresServer, database: str, text: str) -> tuple[int, str]:
@@ -236,7 +331,10 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
         story = Story(tmp_path, runner)
         # Dataclasses and annotations look up the module that a class says it is from.
         sys.modules["story"] = story.module
-        yield story
+        try:
+            yield story
+        finally:
+            story.close()
     for name in set(sys.modules) - before:
         if is_within(getattr(sys.modules[name], "__file__", None), tmp_path):
             del sys.modules[name]
@@ -262,6 +360,8 @@ def server_of(page: str, require: Require) -> Iterator[PostgresServer | None]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs_as_it_is_written(page: str, story: Story, require: Require) -> None:
+    if "$ curl " in (ROOT / page).read_text(encoding="utf-8"):
+        require(shutil.which("curl"), "curl")
     with server_of(page, require) as server:
         story.server = server
         tell(story, page)
@@ -270,10 +370,16 @@ def test_page_runs_as_it_is_written(page: str, story: Story, require: Require) -
 def tell(story: Story, page: str) -> None:
     """Block by block."""
     there = "" if story.server is None else f"127.0.0.1:{story.server.port}"
+    text = (ROOT / page).read_text(encoding="utf-8")
+    port = str(free_port()) if "$ uvicorn " in text else WEB_PORT
+    story.programs = set(re.findall(r"^\$ python (\S+\.py)", text, re.MULTILINE))
     for written in blocks(page):
-        block = replace(written, text=written.text.replace(SERVER, there or SERVER))
+        local = written.text.replace(SERVER, there or SERVER)
+        block = replace(written, text=re.sub(rf"\b{WEB_PORT}\b", port, local))
         if block.language == "python":
             story.python(block)
+        elif block.language == "console" and block.terminal:
+            story.terminal(block.terminal, block)
         elif block.language == "console":
             story.console(block)
         elif block.language == "sql":
@@ -282,6 +388,11 @@ def tell(story: Story, page: str) -> None:
             parse = PARSE.get(block.language)
             assert parse, f"{block.where}: say which language: {block.language!r}"
             parse(block.text)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 def test_readme_is_there() -> None:
@@ -316,3 +427,37 @@ def test_commands_are_told_from_their_output() -> None:
         ("true", ""),
         ("echo c", "c\n"),
     ]
+
+
+def test_a_terminal_stays_open(story: Story) -> None:
+    command = "echo one; until [ -e go ]; do sleep 0.05; done; echo two; sleep 60"
+    story.terminal("2", console_block(f"$ {command}\none\n"))
+    assert "2" in story.terminals
+    story.console(console_block("$ touch go\n"))
+    story.terminal("2", console_block("two\n"))
+    story.terminal("2", console_block("^C\n"))
+    assert not story.terminals
+
+
+def test_a_line_that_a_terminal_never_shows_is_noticed(story: Story) -> None:
+    with pytest.raises(AssertionError, match="two"):
+        story.terminal("2", console_block("$ echo one\ntwo\n"))
+
+
+def test_a_program_is_written_and_not_imported(story: Story) -> None:
+    story.programs = {"ask.py", "app.py"}
+    story.python(Block("page.md", 1, "python", "# ask.py\nraise ValueError\n"))
+    assert (story.folder / "ask.py").exists()
+    text = "# app.py\nif __name__ == '__main__':\n    raise ValueError\nseen = 1\n"
+    story.python(Block("page.md", 1, "python", text))
+    assert vars(story.module)["seen"] == 1
+
+
+def test_an_id_that_was_printed_can_be_used(story: Story) -> None:
+    first, second = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+    story.console(console_block(f"$ echo {first} {second}\n$ echo none\n"))
+    story.console(console_block(f"$ echo job ID; echo IDS\njob {first}\nIDS\n"))
+
+
+def console_block(text: str) -> Block:
+    return Block("page.md", 1, "console", text, " terminal=2")
