@@ -159,7 +159,7 @@ $(READY): pyproject.toml requirements-dev.txt constraints.txt
 	@touch $@
 
 # Not editable: the demo runs what the wheel holds, so a changed source file installs it again.
-$(DEMO_READY): pyproject.toml constraints.txt README.md LICENSE $(shell find src -name '*.py' -o -name '*.sql')
+$(DEMO_READY): pyproject.toml hatch_build.py constraints.txt README.md LICENSE $(shell find src -name '*.py' -o -name '*.sql')
 	@$(call make_venv,$(DEMO_VENV))
 	@echo "Installing durio into $(DEMO_VENV) ..."
 	@$(DEMO_VENV)/bin/python -m pip install --quiet --prefer-binary -c constraints.txt .
