@@ -27,7 +27,7 @@ TESTS = (
     "tests/typing",
     "tests/e2e/test_kill.py::test_killed_at_full_speed",
 )
-PIP = ("-m", "pip", "install", "--quiet", "--prefer-binary", "-c", "constraints.txt")
+PIP = ("-m", "pip", "install", "--quiet", "--no-compile", "--prefer-binary")
 
 
 def claimed_versions() -> list[str]:
@@ -65,8 +65,8 @@ def make_environment(interpreter: Path, folder: Path) -> Path:
     if stamp.exists() and stamp.stat().st_mtime > newest:
         return python
     run(interpreter, "-m", "venv", "--clear", str(folder))
-    run(python, *PIP, "-r", "requirements-dev.txt")
-    run(python, *PIP, "--no-build-isolation", "-e", ".")
+    run(python, *PIP, "-c", "constraints.txt", "-r", "requirements-dev.txt")
+    run(python, *PIP, "-c", "constraints.txt", "--no-build-isolation", "-e", ".")
     stamp.touch()
     return python
 
