@@ -33,6 +33,7 @@ class EmbeddingApp(Protocol):
 
     name: str
     settings: Settings
+    imports: tuple[str, ...]
 
     @property
     def clock(self) -> Clock: ...
@@ -98,6 +99,8 @@ class EmbeddedWorker:
                 cure="Make another: async with app.worker() as worker.",
             )
         settings = self._settings()
+        for module in self._app.imports:  # they declare tasks, as for `durio worker`
+            importlib.import_module(module)
         await self._app.__aenter__()
         self._state = self._app.state
         self._state.workers += 1

@@ -1,7 +1,9 @@
 """A worker as a guest: on the caller's loop, within one block, never the end of its host."""
 
 import asyncio
+import importlib
 import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -46,6 +48,29 @@ def add_sleep(app: App) -> Any:
         return seconds
 
     return sleep
+
+
+def test_modules_of_imports_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "embed_app.py").write_text(
+        "from durio import App\n"
+        "app = App('sqlite:///:memory:', name='shop', imports=('embed_tasks',))\n"
+    )
+    (tmp_path / "embed_tasks.py").write_text(
+        "from embed_app import app\n@app.task\nasync def double(n: int) -> int:\n"
+        "    return 2 * n\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = importlib.import_module("embed_app").app
+
+    async def main() -> int:
+        async with app.worker():
+            return await (await app.enqueue("double", 21)).result(timeout=20)
+
+    try:
+        assert asyncio.run(main()) == 42
+    finally:
+        for name in ("embed_app", "embed_tasks"):
+            sys.modules.pop(name, None)
 
 
 @pytest.mark.proves("M8", "M115")
