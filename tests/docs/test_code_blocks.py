@@ -5,7 +5,8 @@ A page is a story. Its blocks run in order, in one temporary folder, in one name
 - `python` runs, also with `await` at its top level. A block whose first line is a file
   name (`# app.py`) becomes that file, and is then imported: what it defines is there for
   the blocks that follow, and for commands that name the file. A file that the page runs
-  by `$ python ask.py`, and that does not look at `__name__`, is only written.
+  by `$ python ask.py`, and that does not look at `__name__`, is only written; so is a
+  `python written` block, for code that changes its process for good (Django's set-up).
 - `console` runs the lines that start with `$ `; the lines below a command are what it
   must print. `...` stands for anything, white space does not matter. Commands that
   install things are not run, nor is the Makefile that runs this test. Nothing may run
@@ -15,7 +16,8 @@ A page is a story. Its blocks run in order, in one temporary folder, in one name
   on running; the lines below it must appear within COMMAND_SECONDS_MAX. A later block of
   the same terminal without a command has lines that must have appeared since. `^C` ends
   the command, which must then end; so does the end of the page.
-- `toml`, `json`, `ini`, `sql` and `bash` must parse; `text` is free.
+- `toml`, `json`, `ini`, `sql` and `bash` must parse; `text` is free. A `toml` or `ini` block
+  whose first line is a file name (`# durio.toml`) becomes that file.
 
 A page that speaks of `db.example.com` has a PostgreSQL server of its own under that name,
 with an empty database `shop`; there `sql` runs, as the superuser and in that database.
@@ -70,6 +72,9 @@ NOT_RUN = re.compile(r"(python3? -m )?pip3? install|uv |git clone|cd |make\b|sud
 COMMAND_SECONDS_MAX = 60
 SERVER, DATABASE = "db.example.com", "shop"
 WEB_PORT = "8000"
+WEB_SERVER = re.compile(r"\$ (uvicorn|flask) ")
+SETTINGS_NAME = re.compile(r"#\s*(?P<name>\w+\.(toml|ini))\s*$")
+WRITTEN = "written"
 JOB_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
@@ -120,7 +125,8 @@ class Story:
         first, _, _ = block.text.partition("\n")
         if named := FILE_NAME.match(first):
             self.write(named["name"], block.text)
-            if named["name"] not in self.programs or "__name__" in block.text:
+            is_program = named["name"] in self.programs and "__name__" not in block.text
+            if not is_program and block.info.strip() != WRITTEN:
                 self.import_file(named["name"])
         else:
             self.execute(block)
@@ -371,7 +377,7 @@ def tell(story: Story, page: str) -> None:
     """Block by block."""
     there = "" if story.server is None else f"127.0.0.1:{story.server.port}"
     text = (ROOT / page).read_text(encoding="utf-8")
-    port = str(free_port()) if "$ uvicorn " in text else WEB_PORT
+    port = str(free_port()) if WEB_SERVER.search(text) else WEB_PORT
     story.programs = set(re.findall(r"^\$ python (\S+\.py)", text, re.MULTILINE))
     for written in blocks(page):
         local = written.text.replace(SERVER, there or SERVER)
@@ -388,6 +394,8 @@ def tell(story: Story, page: str) -> None:
             parse = PARSE.get(block.language)
             assert parse, f"{block.where}: say which language: {block.language!r}"
             parse(block.text)
+            if named := SETTINGS_NAME.match(block.text.partition("\n")[0]):
+                (story.folder / named["name"]).write_text(block.text, encoding="utf-8")
 
 
 def free_port() -> int:
@@ -461,3 +469,11 @@ def test_an_id_that_was_printed_can_be_used(story: Story) -> None:
 
 def console_block(text: str) -> Block:
     return Block("page.md", 1, "console", text, " terminal=2")
+
+
+def test_a_block_may_be_written_and_not_imported(story: Story) -> None:
+    text = "# setup.py\nraise ValueError('imported')\n"
+    story.python(Block("page.md", 1, "python", text, " written"))
+    assert (story.folder / "setup.py").read_text() == text
+    with pytest.raises(ValueError, match="imported"):
+        story.python(Block("page.md", 1, "python", text))
