@@ -71,6 +71,7 @@ APP_INTERNAL = frozenset(
         "declared_names",
         "acting_user",
         "decoder_of",
+        "pasteable",
         "now",
     ]
 )

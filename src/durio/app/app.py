@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from durio.app.configuration import configuration
 from durio.app.connect import current_folder, masked
-from durio.app.cures import open_store
+from durio.app.cures import open_store, with_flags
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
@@ -423,6 +423,10 @@ class App:
         """Return the decoder of this task's results; None if its code is not loaded here."""
         handler = self.registry.by_name.get(task)
         return None if handler is None else handler.codec.result.decode
+
+    def pasteable(self, cure: str) -> str:
+        """Return a cure whose commands mean the store of this App."""
+        return with_flags(cure, self)
 
     def now(self) -> float:
         """Return wall-clock seconds."""

@@ -9,15 +9,19 @@ import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from durio.app.configuration import Configuration
-from durio.app.connect import absolute_url, masked
+from durio.app.connect import absolute_url, is_in_memory, masked
 from durio.model.errors import StoreError
 from durio.ports.store import Store
 
-MIGRATE = re.compile(r"durio migrate(?! --)")
+COMMAND = re.compile(r"durio (?:migrate|jobs (?:show|retry) [0-9a-f-]{36})(?! --)")
+UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 SECRET = "***"  # noqa: S105 - what is shown in its place
 MAIN = "__main__"
+# Where Apps were found, because a search looks at every loaded module.
+PATHS: "WeakKeyDictionary[object, str | None]" = WeakKeyDictionary()
 
 
 class StoreUser(Protocol):
@@ -43,12 +47,12 @@ async def open_store(store: Store, app: StoreUser) -> None:
 
 
 def with_flags(text: str, app: StoreUser) -> str:
-    """Return the cure with flags for the store of this App after `durio migrate`."""
-    flags = store_flags(app)
-    if not flags or MIGRATE.search(text) is None:
+    """Return the cure with flags for the store of this App after its commands."""
+    if COMMAND.search(text) is None or is_in_memory(app.url):
         return text
-    note = f" Put the password in place of {SECRET}." if SECRET in flags else ""
-    return MIGRATE.sub(lambda found: found[0] + flags, text) + note
+    flags = store_flags(app)
+    note = f"\nPut the password in place of {SECRET}." if SECRET in flags else ""
+    return COMMAND.sub(lambda found: found[0] + flags, text) + note
 
 
 def store_flags(app: StoreUser) -> str:
@@ -64,13 +68,21 @@ def store_flags(app: StoreUser) -> str:
     return flags
 
 
-def quoted(url: str) -> str:
-    """Quote a URL for a shell, where ? and * are patterns."""
-    return f"'{url}'" if set(url) & set("?*& ") else url
+def quoted(text: str) -> str:
+    """Quote text for a shell, as `shlex.quote` does, without its import."""
+    if UNQUOTED.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def path_of(app: object) -> str | None:
     """Return `module:attribute` of an App that is a global of a loaded module."""
+    if app not in PATHS:
+        PATHS[app] = found_path(app)
+    return PATHS[app]
+
+
+def found_path(app: object) -> str | None:
     for module, values in [(n, vars(m)) for n, m in list(sys.modules.items())]:
         for name, value in list(values.items()):
             if value is app and (place := importable_name(module, values)):

@@ -133,7 +133,7 @@ class AppSelection:
                 "it holds no jobs",
                 cure="Name another: --app MODULE:APP, --store URL, DURIO_APP or "
                 "DURIO_URL.\nTo keep jobs in this file too: durio migrate --store "
-                f"{masked(url)}",
+                f"{quoted(masked(url))}",
             )
 
     # --- running

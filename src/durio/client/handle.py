@@ -65,6 +65,10 @@ class JobClient(Protocol):
         """Return the decoder of the task's results; None if the task is unknown here."""
         ...
 
+    def pasteable(self, cure: str) -> str:
+        """Return a cure whose commands mean the store of this App."""
+        ...
+
     def now(self) -> float:
         """Return wall-clock seconds."""
         ...
@@ -185,12 +189,14 @@ class Job(Awaitable[R_co]):
         if stored.state != DONE:
             errors = job_errors(stored)
             cause = f": {errors[-1].type}: {errors[-1].message}" if errors else ""
-            raise JobDead(
+            dead = JobDead(
                 f"job {self.id} ({stored.task}) is dead ({stored.reason}){cause}",
                 reason=stored.reason or "",
                 error=errors[-1] if errors else None,
                 job_id=self.id,
             )
+            dead.cure = self._client.pasteable(dead.cure)
+            raise dead
         until = stored.result_until
         if stored.result is None or (until is not None and until < self._client.now()):
             raise ResultExpired(

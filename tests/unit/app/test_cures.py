@@ -1,5 +1,6 @@
 """Cures that can be pasted: they name the App or the store, and never a password."""
 
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,7 +9,8 @@ import pytest
 
 from durio import App
 from durio.app.connect import absolute_url
-from durio.app.cures import with_flags
+from durio.app.cures import quoted, with_flags
+from durio.errors import StoreUnavailable
 
 SERVER = "postgresql://ada:secret@db.example.com/shop"
 CURE = "Run `durio migrate`, with a role that may create tables there."
@@ -51,7 +53,7 @@ def test_cure_of_a_program(
 def test_cure_names_the_url_that_was_typed_without_its_password() -> None:
     text = with_flags(CURE, App(SERVER, name="shop"))
     assert " --store 'postgresql://ada:***@db.example.com/shop'" in text
-    assert text.endswith(" Put the password in place of ***.")
+    assert text.endswith("\nPut the password in place of ***.")
     assert "secret" not in text
     app = App(name="shop")
     app.origin, app.url = "shop:app", "postgresql://db.example.com/shop"
@@ -69,6 +71,37 @@ def test_cure_names_nothing_that_a_command_finds_itself(
     else:
         monkeypatch.setenv("DURIO_URL", SERVER)
     assert with_flags(CURE, App(name="shop")) == CURE
+
+
+JOB_ID = "0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55"
+SHOW = f"See `durio jobs show {JOB_ID}`; to run it again: `durio jobs retry {JOB_ID}`."
+
+
+def test_commands_about_a_job_name_the_app() -> None:
+    app = App(SERVER, name="shop")
+    app.origin = "shop.jobs:app"
+    text = with_flags(SHOW, app)
+    assert f"`durio jobs show {JOB_ID} --app shop.jobs:app`" in text
+    assert f"`durio jobs retry {JOB_ID} --app shop.jobs:app`" in text
+    assert with_flags(text, app) == text
+
+
+def test_a_store_in_memory_has_no_commands() -> None:
+    assert with_flags(SHOW, App("sqlite:///:memory:", name="shop")) == SHOW
+
+
+@pytest.mark.parametrize("name", ["it's", "a b", "a;b", "$HOME", "ä", "plain"])
+def test_a_path_in_a_cure_is_one_word_of_a_shell(name: str) -> None:
+    text = with_flags("Run: durio migrate", App(f"sqlite:////tmp/{name}.db"))
+    assert shlex.split(text)[-1] == f"sqlite:////tmp/{name}.db"
+    assert quoted("/tmp/plain.db") == "/tmp/plain.db"  # noqa: S108
+
+
+def test_the_folder_to_make_is_one_word_of_a_shell(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/it's new/jobs.db"
+    with pytest.raises(StoreUnavailable) as caught:
+        App(url, name="shop").job_sync(JOB_ID)
+    assert shlex.split(caught.value.cure)[-1] == f"{tmp_path}/it's new"
 
 
 def test_other_cures_stay_as_they_are() -> None:

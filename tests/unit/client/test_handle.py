@@ -252,6 +252,25 @@ async def test_a_gathered_job_that_died_raises(app: App):
     assert f"durio jobs show {job.id}" in str(error)
 
 
+def test_a_dead_job_names_commands_that_find_it(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db", name="shop")
+    app.origin = "shop.jobs:app"
+
+    @app.task(name="fails", retry=0)
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def run() -> JobDead:
+        async with app, app.worker():
+            job = await fails.enqueue()
+            with pytest.raises(JobDead) as caught:
+                await job.result(timeout="1m")
+        return caught.value
+
+    error = asyncio.run(run())
+    assert f"`durio jobs show {error.job_id} --app shop.jobs:app`" in error.cure
+
+
 # --- status and details
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)

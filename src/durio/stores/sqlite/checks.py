@@ -113,7 +113,9 @@ def place(path: Path) -> Iterator[Finding]:
     """Check that the file is on a local disk that outlives the process."""
     name, folder = "store.place", path.parent
     if not folder.is_dir():
-        yield error(name, f"there is no folder {folder}", f"mkdir -p {folder}")
+        yield error(
+            name, f"there is no folder {folder}", f"mkdir -p {quote(str(folder))}"
+        )
         return
     if path.exists() and not path.is_file():
         yield error(name, f"{path} is not a file", "Name a file.")

@@ -18,6 +18,7 @@ otherwise a dead parent's locks would live on in it.
 import errno
 import fcntl
 import os
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +45,7 @@ def check_location(path: str) -> None:
     if not parent.is_dir():
         raise StoreUnavailable(
             f"{path} cannot be opened: there is no folder {parent}",
-            cure=f"Make it first: mkdir -p {parent}",
+            cure=f"Make it first: mkdir -p {shlex.quote(str(parent))}",
             path=path,
         )
     kind = file_system(parent)
