@@ -246,7 +246,9 @@ class App:
 
     def named(self, name: str) -> NamedTask:
         """Return a task by its name; the code of the task may be elsewhere."""
-        return NamedTask(self, task_name(self.name, check_name("task", name)))
+        full = task_name(self.name, check_name("task", name))
+        handler = self.registry.by_name.get(full)  # an alias means the task's own name
+        return NamedTask(self, full if handler is None else handler.task)
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
         """Return a task's code if it is loaded here, else what workers published."""

@@ -41,7 +41,8 @@ class NamedTask(TaskWithOptions[..., Any]):
 
     async def _found(self) -> TaskCalls[..., Any]:
         handler = await self._client.find_task(self.name)
-        return TaskCalls(self._client, handler, self._options)
+        # The name may be an alias, and a row may be a signature of it.
+        return TaskCalls(self._client, handler, self._options, alias=self.name)
 
     def _with_changes(self, given: Mapping[str, Any]) -> "NamedTask":
         changes = {name: value for name, value in given.items() if value is not UNSET}

@@ -105,10 +105,13 @@ class TaskCalls(Generic[P, R]):
         client: TaskClient,
         handler: Handler | TaskTarget,
         options: CallOptions = NO_OPTIONS,
+        *,
+        alias: str | None = None,
     ) -> None:
         self._client = client
         self._handler = handler
         self._options = options
+        self._alias = alias
 
     @property
     def name(self) -> str:
@@ -226,7 +229,7 @@ class TaskCalls(Generic[P, R]):
         options = NO_OPTIONS
         for number, given in numbered(rows):
             try:
-                row = parse_row(given, self.name)
+                row = parse_row(given, self.name, self._alias)
                 if row.options is not options:  # most rows have those of the row before
                     options = row.options
                     merged = row_options(self._options, options)

@@ -30,13 +30,13 @@ def numbered(rows: Any) -> Iterator[tuple[int, object]]:
     return enumerate(cast("Iterable[object]", rows), 1)
 
 
-def parse_row(row: object, task: str) -> Row:
-    """Return the arguments and options of a row; `task` is the task that was called."""
+def parse_row(row: object, task: str, alias: str | None = None) -> Row:
+    """Return the arguments and options of a row; `task`, or its `alias`, was called."""
     if isinstance(row, tuple):
         return Row(cast("tuple[Any, ...]", row), NO_KEYWORDS)
     if isinstance(row, Signature):
         signature = cast("Signature[..., Any]", row)
-        if signature.task != task:
+        if signature.task not in (task, alias):
             raise UsageError(
                 f"a signature of {signature.task} is a row of {task}.enqueue_many",
                 cure="Pass it to enqueue_many of its own task.",

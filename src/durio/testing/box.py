@@ -184,11 +184,11 @@ class Box:
 
     def _task_name(self, task: AnyTask, *, is_own: bool) -> str:
         given = task.name if isinstance(task, TaskCalls) else str(task)
-        known = [name for app in self._apps for name in app.registry.handlers]
+        known = {k: h for app in self._apps for k, h in app.registry.by_name.items()}
         names = [task_name(app.name, given) for app in self._apps]
         for name in names:
             if name in known:
-                return name
+                return known[name].task  # its own name, also for an alias
         namespaces = {app.name for app in self._apps}
         if not is_own and names[0].partition(".")[0] not in namespaces:
             return names[0]  # of another program, enqueued by name

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.errors import DuplicateTask, InvalidArguments, InvalidName, InvalidOption
+from durio.errors import (
+    DuplicateTask,
+    InvalidArguments,
+    InvalidName,
+    InvalidOption,
+    UsageError,
+)
 from tests.bad_input.refusals import declined
 from tests.unit.app.app_harness import MEMORY, drained, record_of, virtual, working
 
@@ -116,3 +122,23 @@ def test_aliases_are_not_an_option_of_a_call():
     task = App(MEMORY).task(send_receipt)
     with declined(InvalidOption, "there is no option 'aliases'"):
         task.options(aliases=("a",))
+
+
+@virtual(name="shop")
+async def test_an_old_name_gives_rows_and_handles_of_the_task(app: App):
+    task = app.task(aliases=("receipt",))(send_receipt)
+    here, elsewhere = app.named("receipt"), beside(app, "web").named("shop.receipt")
+    assert here.name == task.name
+    assert here.s(1) == app.named("send_receipt").s(1)
+    async with working(app):
+        await app.clock.sleep(1)
+        jobs = [
+            *await here.enqueue_many([here.s(1), task.s(2)]),
+            *await task.enqueue_many([here.s(3)]),
+            *await elsewhere.enqueue_many([elsewhere.s(4), task.s(5)]),
+        ]
+        assert [(await each.status()).task for each in jobs] == [task.name] * 5
+        assert await app.jobs(task=here).count() == 5
+        assert await here.job(jobs[0].id) == jobs[0]
+    with declined(UsageError, "a signature of shop.other", "its own task"):
+        await elsewhere.enqueue_many([app.task(name="other")(other).s(1)])

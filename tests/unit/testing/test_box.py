@@ -472,6 +472,22 @@ def test_fail_next_takes_several_and_control_exceptions(box: Box) -> None:
         box.drain_sync(until="1h")
 
 
+def test_a_box_knows_the_old_names_of_a_task() -> None:
+    renamed = App(FORBIDDEN, name="renamed")
+
+    @renamed.task(name="charge", aliases=("pay",), retry=0)
+    async def charge(order: int) -> int:
+        return order
+
+    with testing(renamed) as box:
+        renamed.enqueue_sync("pay", 1)
+        assert [job.task for job in box.jobs("pay")] == [charge.name]
+        assert box.jobs(renamed.named("pay")) == box.jobs(charge)
+        box.fail_next("pay", ConnectionError("no route"))
+        with pytest.raises(ConnectionError, match="no route"):
+            box.drain_sync()
+
+
 def test_fail_next_takes_exceptions_only(box: Box) -> None:
     with pytest.raises(UsageError, match="fail_next takes an exception, not 'no'"):
         box.fail_next(send, "no")  # type: ignore[arg-type]
