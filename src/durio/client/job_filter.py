@@ -52,11 +52,7 @@ class JobFilter:
     ) -> Query:
         """Return the query for jobs that match now; messages write `dashes` before names."""
         older, newer = self._ages(dashes)
-        task = (
-            self.task
-            if self.task is None or isinstance(self.task, str)
-            else self.task.name
-        )
+        task = None if self.task is None else name_of_task(self.task)
         return Query(
             namespace=namespace,
             states=None if self.state is None else state_codes(self.state),
@@ -83,6 +79,17 @@ class JobFilter:
                 cure=f"{dashes}older must be less than {dashes}newer.",
             )
         return older, newer
+
+
+def name_of_task(given: TaskReference | str) -> str:
+    """Return the name of a task, given by name or as an object with a name."""
+    name: object = given if isinstance(given, str) else getattr(given, "name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(
+            f"task cannot be {given!r:.80}",
+            cure="Give a task of the App, or its name: task='send'.",
+        )
+    return name
 
 
 def state_codes(given: State | str | Iterable[State | str]) -> tuple[int, ...]:

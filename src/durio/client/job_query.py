@@ -12,6 +12,7 @@ from durio.client.bulk import CountedJobs, act_in_bulk
 from durio.client.handle import JobClient
 from durio.client.job_filter import JobFilter
 from durio.client.job_view import details_of, retries_of_tasks
+from durio.client.namespaces import has_jobs
 from durio.client.task_by_name import published_tasks
 from durio.model.errors import (
     InvalidOption,
@@ -192,7 +193,7 @@ def query_for(action: Action, query: Query) -> Query:
     """Narrow the query to the states that the action changes."""
     asked = action.states if query.states is None else query.states
     states = tuple(state for state in action.states if state in asked)
-    if not states:
+    if asked and not states:
         raise WrongState(
             f"{action.verb} changes {states_in_words(action.states)} jobs, not "
             f"{states_in_words(asked)} ones",
@@ -241,8 +242,13 @@ async def refuse_unknown_names(
 ) -> None:
     """Raise UnknownTask or UnknownQueue if a filter names what nothing knows."""
     if query.task is not None:
-        known = await known_tasks(client, store, query.task.partition(".")[0])
-        if known and query.task not in known:
+        namespace = query.task.partition(".")[0]
+        known = await known_tasks(client, store, namespace)
+        if (
+            known
+            and query.task not in known
+            and not await has_jobs(store, namespace, query.task)
+        ):
             raise UnknownTask(
                 f"there is no task {query.task!r}",
                 cure=names_known(query.task, known),

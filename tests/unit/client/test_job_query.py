@@ -270,6 +270,8 @@ async def test_an_action_without_a_filter(app: App, verb: str):
         ({"state": 5}, InvalidOption, ("no state 5", "States: scheduled,")),
         ({"state": ["dead", "x"]}, InvalidOption, ("no state 'x'",)),
         ({"task": "a b"}, InvalidName, ("a task cannot be named 'a b'",)),
+        ({"task": 5}, InvalidOption, ("task cannot be 5", "task='send'")),
+        ({"task": len}, InvalidOption, ("task cannot be <built-in function len>",)),
         ({"queue": ""}, InvalidName, ("a queue cannot be named ''",)),
         ({"error": " "}, UsageError, ("error is empty or not valid text",)),
         ({"error": 5}, UsageError, ("error is empty or not valid text",)),
@@ -331,6 +333,9 @@ async def test_jobs_of_a_task_that_is_gone_are_found(app: App):
     other.task(echo)
     job = await app.task(name="gone")(echo).enqueue(1)
     assert await ids(other.jobs(task="gone")) == [job.id]
+    dead = other.jobs(task="gone", state="dead")  # none, and the task is no typo
+    assert (await ids(dead), await dead.count()) == ([], 0)
+    assert await dead.retry() == BulkResult(0, 0, 0)
 
 
 @virtual
@@ -341,3 +346,4 @@ async def test_a_state_that_the_action_cannot_change(app: App):
     with declined(WrongState, "discard changes dead jobs"):
         await app.jobs(state=("ready", "done")).discard()
     assert await app.jobs(state=("ready", "scheduled")).run_now() == BulkResult(0, 0, 0)
+    assert await app.jobs(state=[]).cancel() == BulkResult(0, 0, 0)
