@@ -74,8 +74,9 @@ def show_job(
 
 
 def attempt_text(row: dict[str, Any]) -> str:
-    of = f" of {row['max_attempts']}" if row["max_attempts"] else ""
-    return f"{row['attempt']}{of}"
+    """Return text such as `2 of 6`; a raised Retry may allow more attempts than that."""
+    number, most = row["attempt"], row["max_attempts"]
+    return f"{number} of {most}" if most and number <= most else f"{number}"
 
 
 def short_error(row: dict[str, Any]) -> str:

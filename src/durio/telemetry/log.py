@@ -254,8 +254,11 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
 
 
 def attempt_text(attempt: int, most: int) -> str:
-    """Return text such as `attempt 2 of 6`."""
-    return f"attempt {attempt} of {most}" if most else f"attempt {attempt}"
+    """Return text such as `attempt 2 of 6`.
+
+    Attempts that were lost, or that a raised Retry allowed, may exceed the number.
+    """
+    return f"attempt {attempt} of {most}" if most >= attempt else f"attempt {attempt}"
 
 
 class TextLines(logging.Formatter):

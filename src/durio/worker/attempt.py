@@ -332,8 +332,6 @@ class AttemptRunner:
             logs=attempt.log_lines(),
             hidden=OUR_FRAMES,
         )
-        if isinstance(error, Retry):  # a constant may be raised again: keep no frames
-            error.__traceback__ = error.__context__ = error.__cause__ = None
         keeps_error = kind in (OutcomeKind.RETRY, OutcomeKind.DEAD)
         outcome = Outcome(
             claim.id,
@@ -345,6 +343,9 @@ class AttemptRunner:
             reason=decision.reason,
         )
         event = self._event(attempt, outcome)
+        if isinstance(error, Retry):  # a constant may be raised again: keep no frames
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            event = event._replace(max_attempts=error.max_attempts)
         if keeps_error:
             event = event._replace(
                 error_type=failure.type,

@@ -227,6 +227,27 @@ async def test_a_failure_is_told_over_several_lines(app: App, root: logging.Logg
     assert "attempt 2 of 6" in next(line for line in lines if "job.done" in line)
 
 
+@virtual(name="shop")
+async def test_a_raised_retry_says_its_own_number_of_attempts(
+    app: App, root: logging.Logger
+):
+    stream = written(root, "text")
+
+    @app.task(name="asks", retry=0)
+    async def asks(ctx: Context) -> None:
+        if ctx.attempt < 2:
+            raise Retry(3, base=1, jitter=False)
+
+    async with working(app):
+        await finished(await asks.enqueue())
+    retried, done = (
+        next(line for line in stream.getvalue().splitlines() if name in line)
+        for name in ("job.retried", "job.done")
+    )
+    assert "attempt 1 of 4" in retried
+    assert "attempt 2 duration_ms" in done  # not "2 of 1"
+
+
 def test_traceback_of_a_record_is_told_below_it(root: logging.Logger):
     stream = written(root, "text")
     try:

@@ -15,6 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from durio.cli import audit, dead, jobs, output, queues, workers
+from durio.cli.job_output import attempt_text
 from durio.cli.queue_rows import QueueRow
 from durio.cli.table import Column, table_lines
 from durio.ports.browse import AuditLine, WorkerRow
@@ -223,3 +224,11 @@ def test_empty_lists_say_so(
     state = ("--state", "dead") if command[0] == "jobs" else ()
     filters = " with state dead" if state else ""
     assert shop.ok(*command, *state, "--app", "shop") == f"{said}{filters}\n"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "most", "text"), [(2, 6, "2 of 6"), (2, None, "2"), (3, 1, "3")]
+)
+def test_attempts_in_a_list(attempt: int, most: int | None, text: str) -> None:
+    """A raised Retry may allow more attempts than the task."""
+    assert attempt_text({"attempt": attempt, "max_attempts": most}) == text
