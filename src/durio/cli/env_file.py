@@ -33,7 +33,7 @@ def read_env_file(path: str, environ: MutableMapping[str, str]) -> EnvFile:
     }
     environ.update(taken)
     ENV_FILES.clear()
-    ENV_FILES.update(dict.fromkeys(taken, path))
+    ENV_FILES.update(dict.fromkeys(taken, str(Path(path).absolute())))
     return EnvFile(("--env-file", path), frozenset(taken))
 
 
@@ -63,7 +63,7 @@ def env_lines(text: str, path: str) -> list[tuple[str, str]]:
         if not equals or not name.isidentifier() or "\0" in value:
             if name.startswith("DURIO_"):
                 raise UsageError(
-                    f"{path}, line {number}: {line.strip()[:100]!r} sets no variable",
+                    f"{Path(path).absolute()}, line {number}: {line.strip()[:100]!r} sets no variable",
                     cure="Write NAME=VALUE.",
                 )
             continue

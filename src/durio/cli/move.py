@@ -38,7 +38,7 @@ WIDTH = 24
 @click.option(
     "--timeout",
     metavar="DURATION",
-    help="Workers may end what they run for so long (2m).",
+    help="How long workers may take to end what they run (2m).",
 )
 @click.option(
     "--back-out", is_flag=True, help="Open FROM again, unless TO has been opened."

@@ -378,7 +378,7 @@ def change_queues(
 
 @command.command("drain")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--timeout", metavar="DURATION", help="Wait at most so long (24h).")
+@click.option("--timeout", metavar="DURATION", help="Wait at most this time (24h).")
 @BY_OPTION
 @selection_options
 @keep_lines

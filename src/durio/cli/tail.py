@@ -70,7 +70,7 @@ class TailFilter:
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help="End after N events."
 )
-@click.option("--seconds", metavar="SECONDS", help="End after so long.")
+@click.option("--seconds", metavar="SECONDS", help="End after this time.")
 @selection_options
 @app_argument
 @keep_lines

@@ -75,5 +75,6 @@ def task_name(app: str, name: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ' Did you mean ...?' or an empty text, for the end of an error's cure."""
-    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    others = sorted(name for name in known if name != word)
+    close = difflib.get_close_matches(word, others, n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -84,10 +84,12 @@ def check_at(at: Any) -> None:
 def check_retention(retention: Any) -> None:
     """Refuse anything but a Keep or an age; a bare number could mean either."""
     if isinstance(retention, int | float) and not isinstance(retention, bool):
+        # The spellings of a number that can be a count; else those of an example.
+        shown = retention if isinstance(retention, int) and retention >= 0 else 100
         raise InvalidOption(
             f"retention cannot be the number {retention!r}",
-            cure=f"Write Keep({retention!r}) to keep this number of jobs, or "
-            f'"{retention!r}s" for an age in seconds.',
+            cure=f"Write Keep({shown}) to keep this number of jobs, or "
+            f'"{shown}s" for an age in seconds.',
             option="retention",
             value=retention,
         )

@@ -185,7 +185,7 @@ def test_a_bad_value_names_the_env_file(
     monkeypatch.setattr(os, "environ", dict(os.environ))
     terminal.write(".env", f"{VARIABLE}=many\n")
     error = terminal.error(*ENV_FILE, "config", "show", code=2)
-    assert error["what"].startswith(f"{VARIABLE} in .env: ")
+    assert error["what"].startswith(f"{VARIABLE} in {terminal.folder}/.env: ")
 
 
 @pytest.mark.parametrize(

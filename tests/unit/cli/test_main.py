@@ -204,7 +204,7 @@ def test_a_line_of_the_env_file_that_is_meant_for_us_and_says_nothing(
 ) -> None:
     terminal.write(".env", f"something else\n{line}\n")
     error = terminal.error("--env-file", ".env", "jobs", "ls", code=2)
-    assert ".env, line 2" in error["what"]
+    assert error["what"].startswith(f"{terminal.folder}/.env, line 2: ")
 
 
 def test_command_line_reads_the_env_file_that_is_named(

@@ -62,3 +62,4 @@ def test_a_close_word_is_suggested() -> None:
         did_you_mean("prioritty", ["delay", "priority"]) == " Did you mean 'priority'?"
     )
     assert did_you_mean("zzz", ["delay", "priority"]) == ""
+    assert did_you_mean("delay", ["delay", "relay"]) == " Did you mean 'relay'?"

@@ -238,6 +238,14 @@ def test_a_bare_number_is_no_retention_and_both_spellings_are_shown() -> None:
     assert '"100s"' in e.value.cure
 
 
+@pytest.mark.parametrize("number", [1.5, -5], ids=repr)
+def test_a_number_that_is_no_count_gets_an_example(number: Any) -> None:
+    """A cure must not advise what is refused in its turn."""
+    with pytest.raises(InvalidOption, match=f"be the number {number}") as caught:
+        CallOptions.of_task({"retention": number})
+    assert "Write Keep(100)" in caught.value.cure
+
+
 @pytest.mark.parametrize("count", [-1, True, 1.5, "5", None], ids=repr)
 def test_keep_takes_a_count_only(count: Any) -> None:
     with pytest.raises(InvalidOption, match=f"Keep cannot take {count!r}") as caught:
