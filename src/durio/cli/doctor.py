@@ -7,7 +7,7 @@ from itertools import groupby
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, app_argument, selection_options
+from durio.cli.apps import AppSelection, app_argument, selection_options, shown_url
 from durio.cli.main import AppImportFailed, keep_lines
 from durio.cli.output import has_colour, safe, show_json, show_text
 from durio.doctor.examine import examine_and_close
@@ -18,6 +18,7 @@ FOUND_ERRORS = 8
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 WIDTH = 16
 INDENT = " " * 13
+FIX_INDENT = INDENT + " " * len("fix: ")
 
 
 @click.command("doctor", short_help="Look for trouble, and say what to do about it.")
@@ -68,7 +69,8 @@ def load_or_report(selection: AppSelection) -> tuple[App, list[Finding]]:
         places = [line for line in lines if line.startswith("File ")]
         evidence = trouble.what + "".join(f" ({place})" for place in places[-1:])
         bare = selection.app_without_code()
-        return bare, [error("app.import", evidence, trouble.cure)]
+        fix = f"{trouble.cure}\nThe checks below are about {shown_url(bare)}."
+        return bare, [error("app.import", evidence, fix)]
     if app.origin is None:
         return app, []
     app.emit.subscribers.clear()  # the checks report what it would log
@@ -86,7 +88,9 @@ def show(found: Sequence[Finding], errors: int, warnings: int) -> None:
         for finding in findings:
             click.echo(finding_line(finding))
             if finding.fix:
-                show_text(f"{INDENT}fix: {finding.fix}")
+                show_text(
+                    f"{INDENT}fix: " + finding.fix.replace("\n", f"\n{FIX_INDENT}")
+                )
     counts = (
         counted(errors, "error"),
         counted(warnings, "warning"),

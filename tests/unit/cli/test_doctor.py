@@ -28,6 +28,8 @@ def test_warnings_end_with_0_unless_strict(terminal: Terminal) -> None:
     """A store that is not there yet is a warning, and is not made."""
     shown = terminal.json("doctor")
     assert (shown["errors"], severities(shown)["store.schema"]) == (0, "warning")
+    (fix,) = (c["fix"] for c in shown["checks"] if c["name"] == "store.schema")
+    assert "--store URL, DURIO_APP or DURIO_URL" in fix
     terminal.json("doctor", "--strict", code=8)
     assert not list(terminal.folder.iterdir())
 
@@ -52,6 +54,8 @@ def test_an_app_that_cannot_be_imported(
     for word in words:
         assert word in result.stdout
     assert "machine" in result.stdout  # the rest is looked at all the same
+    about = f"The checks below are about sqlite:///{terminal.folder}/durio.db."
+    assert (f"{doctor.FIX_INDENT}{about}\n" in result.stdout) is ("App()" not in text)
 
 
 def test_plain_lines_with_words(shop: Terminal) -> None:

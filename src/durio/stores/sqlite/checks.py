@@ -308,7 +308,10 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
     """Check that the schema of the file fits this release."""
     name = "store.schema"
     if not path.exists():
-        fix = "Start a worker or enqueue a job: that makes it. Or check the URL."
+        fix = (
+            "Start a worker, or let the App enqueue a job: that creates it.\n"
+            "Or name another: --app MODULE:APP, --store URL, DURIO_APP or DURIO_URL."
+        )
         yield warning(name, f"there is no store yet at {path}", fix)
         return
     try:
