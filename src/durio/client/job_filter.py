@@ -1,8 +1,9 @@
 """Check the filters for jobs, from code or the command line, and make a query of them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from durio.model.errors import InvalidOption, UsageError
 from durio.model.ids import id_bytes
@@ -24,8 +25,7 @@ class TaskReference(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a query; a field that is None does not filter."""
 
     state: State | str | Iterable[State | str] | None = None
@@ -42,10 +42,11 @@ class JobFilter:
         for name in ("state", "ids"):
             given: Any = getattr(self, name)
             if isinstance(given, Iterator):
-                object.__setattr__(self, name, tuple(cast("Iterator[Any]", given)))
+                kept = tuple(cast("Iterator[Any]", given))
+                msgspec.structs.force_setattr(self, name, kept)
 
     def is_empty(self) -> bool:
-        return all(getattr(self, name) is None for name in self.__slots__)
+        return all(getattr(self, name) is None for name in self.__struct_fields__)
 
     def query(
         self, *, app: str, namespace: str | None, now: float, dashes: str = ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import atexit
-import getpass
+import importlib
 import os
 import platform
 import signal
@@ -205,7 +205,7 @@ def host_name() -> str:
 def user_at_host() -> str:
     """Return the user and host of this process, such as `ann@web-1`."""
     try:
-        user = getpass.getuser()
+        user = importlib.import_module("getpass").getuser()  # not needed to enqueue
     except (KeyError, OSError, ImportError):  # a container without a user database
         user = f"uid-{os.getuid()}"
     return f"{user}@{host_name()}"

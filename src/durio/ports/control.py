@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from durio.model.ids import format_ids
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED, StoredJob
 from durio.model.names import namespace_of
@@ -16,8 +18,7 @@ from durio.ports.browse import Query
 Verb = Literal["cancel", "retry", "discard", "run_now"]
 
 
-@dataclass(frozen=True, slots=True)
-class CancelJobs:
+class CancelJobs(msgspec.Struct, frozen=True):
     """Cancel jobs that have not ended.
 
     A waiting job is cancelled and its key is freed. A running job is marked (`after` stays
@@ -29,8 +30,7 @@ class CancelJobs:
     states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, RUNNING)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryJobs:
+class RetryJobs(msgspec.Struct, frozen=True):
     """Make dead and cancelled jobs ready, with counters at zero and the same `claim_no`.
 
     They also enter a full queue. Each takes its key again; a job whose key another job
@@ -45,24 +45,21 @@ class RetryJobs:
         return "retry" if self.payload is None else "retry_edited"
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardJobs:
+class DiscardJobs(msgspec.Struct, frozen=True):
     """Delete the records of dead jobs."""
 
     verb: ClassVar[str] = "discard"
     states: ClassVar[tuple[int, ...]] = (DEAD,)
 
 
-@dataclass(frozen=True, slots=True)
-class RunJobsNow:
+class RunJobsNow(msgspec.Struct, frozen=True):
     """Make scheduled jobs ready, also those that wait for a retry; they are due now."""
 
     verb: ClassVar[str] = "run_now"
     states: ClassVar[tuple[int, ...]] = (SCHEDULED,)
 
 
-@dataclass(frozen=True, slots=True)
-class MoveJobs:
+class MoveJobs(msgspec.Struct, frozen=True):
     """Move waiting jobs to another queue, with order, priority, due time and fence.
 
     The bound of that queue is not checked, so that no job is lost.
@@ -73,8 +70,7 @@ class MoveJobs:
     states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY)
 
 
-@dataclass(frozen=True, slots=True)
-class RenameJobs:
+class RenameJobs(msgspec.Struct, frozen=True):
     """Give waiting and dead jobs another task, and hash their keys with its name.
 
     A job stays as it is (`is_held`) when another job has its key under that name, or when
