@@ -6,9 +6,10 @@ and after a fork: it keeps one state per loop and one store per process.
 """
 
 import asyncio
+import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from durio.app.configuration import configuration
 from durio.app.connect import current_folder, masked
@@ -30,9 +31,6 @@ from durio.client.caller_transaction import (
     run_without_loop,
 )
 from durio.client.handle import Job, find_job
-from durio.client.job_filter import JobFilter, TaskReference
-from durio.client.job_query import JobQuery
-from durio.client.queue_handle import QueueHandle
 from durio.client.result_waiters import Waiters
 from durio.client.task_by_name import TaskTarget
 from durio.host.clock import HostClock
@@ -55,6 +53,11 @@ from durio.telemetry.emit import Emitter
 from durio.telemetry.log import LogWriter, in_job
 from durio.worker.middleware import Hooks, Middleware
 from durio.worker.transaction import refuse_outside_transaction
+
+if TYPE_CHECKING:  # loaded on first use: programs that only enqueue need none of them
+    from durio.client.job_filter import TaskReference
+    from durio.client.job_query import JobQuery
+    from durio.client.queue_handle import QueueHandle
 
 T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
@@ -174,7 +177,7 @@ class App:
         weight: int = UNSET,  # share of a worker among its queues; default 1
         slots: int | None = UNSET,  # most running jobs in one worker; None: all slots
         prefetch: int | None = UNSET,  # most claimed jobs that wait for a slot
-    ) -> QueueHandle:
+    ) -> "QueueHandle":
         """Return a handle to a queue; with options, declare the queue too.
 
         A queue needs no declaration: a task may name any queue.
@@ -192,7 +195,9 @@ class App:
         )
         if queue != Queue(name):
             self._declare(queue)
-        return QueueHandle(self, name)
+        return importlib.import_module("durio.client.queue_handle").QueueHandle(
+            self, name
+        )
 
     def _declare(self, queue: Queue) -> None:
         self.registry.add_queue(queue)
@@ -274,7 +279,7 @@ class App:
         *,
         # One state or several: `"dead"`, `("ready", "running")`.
         state: State | str | Iterable[State | str] | None = None,
-        task: TaskReference | str | None = None,  # a task, or its name
+        task: "TaskReference | str | None" = None,  # a task, or its name
         queue: str | None = None,  # name of a queue
         error: str | None = None,  # text in the last error's type or message
         reason: str | None = None,  # why jobs are dead, such as `"exhausted"`
@@ -283,12 +288,13 @@ class App:
         # Ended at most this long ago; or created at most this long ago, and not ended.
         newer: Duration | None = None,
         ids: Iterable[str] | None = None,  # ids of jobs
-    ) -> JobQuery:
+    ) -> "JobQuery":
         """Choose jobs of this App by filters, to read, count or change them.
 
         A job must match every filter. Nothing is read before the result is used.
         """
-        filters = JobFilter(
+        return importlib.import_module("durio.client.job_query").jobs_of(
+            self,
             state=state,
             task=task,
             queue=queue,
@@ -298,7 +304,6 @@ class App:
             newer=newer,
             ids=ids,
         )
-        return JobQuery(self, filters)
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the App's own thread and return its result.

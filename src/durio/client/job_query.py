@@ -6,7 +6,7 @@ were counted: a job that matches later, or that dies again meanwhile, is not cha
 
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from durio.client.bulk import CountedJobs, act_in_bulk
 from durio.client.handle import JobClient
@@ -187,6 +187,11 @@ class JobQuery:
         async for step in act_in_bulk(store, action, chosen, by=client.acting_user()):
             changed, held = changed + step.jobs, held + step.held
         return BulkResult(counted.jobs, changed, min(held, chosen.limit - changed))
+
+
+def jobs_of(client: NamespaceClient, **filters: Any) -> JobQuery:
+    """Return the jobs of an App that these filters choose."""
+    return JobQuery(client, JobFilter(**filters))
 
 
 def query_for(action: Action, query: Query) -> Query:
