@@ -79,7 +79,15 @@ def test_worker_takes_the_app_from_the_variable(
     [
         ["jobs", "ls", *STORE],
         ["queues", "pause", "default", *STORE, "--name", "shop"],
+        ["dead", "ls", *STORE],
+        ["workers", "ls", *STORE],
+        ["audit", "ls", *STORE],
+        ["migrate", "--check", *STORE],
+        ["config", "show", *STORE],
+        ["enqueue", "resize", '["a"]', *STORE, "--name", "shop"],
         ["jobs", "ls", "--help"],
+        ["worker", "--help"],
+        ["completion", "bash"],
         ["--help"],
         ["--version"],
     ],
@@ -88,6 +96,18 @@ def test_worker_takes_the_app_from_the_variable(
 def test_code_is_not_imported(broken: Terminal, args: list[str]) -> None:
     broken.json("enqueue", "shop.work", *STORE)
     assert broken.run(*args).exit_code == 0
+
+
+def test_doctor_of_a_store_imports_no_code(broken: Terminal) -> None:
+    broken.json("enqueue", "shop.work", *STORE)
+    shown = broken.json("doctor", *STORE, code=8)  # no worker serves its queue
+    assert "app.import" not in [check["name"] for check in shown["checks"]]
+
+
+@pytest.mark.parametrize("command", ["bench", "demo", "completion"])
+def test_some_commands_take_no_app(terminal: Terminal, command: str) -> None:
+    error = terminal.error(command, "--app", "shop:app", code=2)
+    assert "No such option '--app'" in error["what"]
 
 
 def test_shell_completion_imports_no_code(
