@@ -23,6 +23,9 @@ from durio.ports.handler import Handler
 MAIN = "__main__"
 MAIN_AGAIN = "__durio_main__"
 DEFAULT_ATTRIBUTE = "app"
+WRITE_APP = (
+    "Write MODULE:APP, as in shop.jobs:app: an App, or a function that returns one."
+)
 
 
 # --- in the worker
@@ -96,12 +99,15 @@ def import_named(name: str) -> ModuleType:
 def named_app(path: str) -> App:
     """Return the App of `module:attribute`, which is an App or a function that makes one."""
     module, _, attribute = path.partition(":")
+    if not module:
+        raise UsageError(f"{path!r} names no App", cure=WRITE_APP)
     found: Any = import_named(module)
     for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
         found = getattr(found, part)
-    made = found if isinstance(found, App) else found()
+    made = found() if not isinstance(found, App) and callable(found) else found
     if not isinstance(made, App):
-        raise UsageError(f"{path} gave a {type(made).__name__}, not an App")
+        kind = type(made).__name__
+        raise UsageError(f"{path} is or gave a {kind}, not an App", cure=WRITE_APP)
     return made
 
 

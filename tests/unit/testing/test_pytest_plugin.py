@@ -87,7 +87,9 @@ def test_without_a_name_it_says_where_to_write_one(project: Path) -> None:
     [
         ("named_four:app", "DURIO_APP says 'named_four:app', .* No module named"),
         ("named_one:ap", "DURIO_APP says 'named_one:ap', .* has no attribute 'ap'"),
-        ("named_one:none", "named_one:none gave a list, not an App"),
+        ("named_one:none", "named_one:none is or gave a list, not an App"),
+        ("named_one:__name__", "named_one:__name__ is or gave a str, not an App"),
+        (":app", "':app' names no App"),
     ],
 )
 def test_an_app_that_cannot_be_loaded(
