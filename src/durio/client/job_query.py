@@ -60,8 +60,6 @@ class NamespaceClient(JobClient, Protocol):
 class BulkResult:
     """The numbers of jobs that a bulk action matched and changed."""
 
-    __module__ = "durio"
-
     matched: int  # jobs that match the filters, in a state that the action changes
     changed: int  # jobs that the action changed
     held: int  # jobs left unchanged: an open transaction holds them or their keys

@@ -23,8 +23,6 @@ REASON_CHARS_MAX = 200
 class QueueStatus:
     """The status of a queue, from one read of the store."""
 
-    __module__ = "durio"
-
     queue: str  # its name, without the App's
     paused: bool  # whether workers get no jobs of it
     closed: bool  # whether it takes no new jobs

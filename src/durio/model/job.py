@@ -122,8 +122,6 @@ class Progress:
 class LastError:
     """The newest failed attempt of a job, without its traceback."""
 
-    __module__ = "durio"
-
     type: str  # class of the exception
     message: str  # text of the exception
     attempt: int = 0  # number of the attempt, from 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle  # noqa: TID251 - what caches of web frameworks use
 import sqlite3
 from collections.abc import Awaitable
 from dataclasses import FrozenInstanceError, dataclass, fields
@@ -332,6 +333,7 @@ async def test_status_and_details_as_plain_values(app: App):
             "at": plain["last_error"]["at"],
         }
         assert plain["last_error"]["at"].endswith("Z")
+        assert pickle.loads(pickle.dumps(shown)) == shown  # noqa: S301
     assert "traceback" not in json.dumps(status.to_dict())
     assert (details.args, details.kwargs) == ([], {"order": 7})
     assert (details.key, details.meta) == ("k", {"tenant": "a"})

@@ -1,6 +1,7 @@
 """`app.queue("mail")`: pause and resume a queue from code, and see how it is."""
 
 import json
+import pickle  # noqa: TID251 - what caches of web frameworks use
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ async def test_depth_and_status(app: App):
     plain = status.to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert list(plain) == [*(field.name for field in fields(status)), "depth"]
+    assert pickle.loads(pickle.dumps(status)) == status  # noqa: S301
     assert plain["oldest_at"].endswith("Z")
     async with working(app):
         await app.clock.sleep(1)
