@@ -16,7 +16,11 @@ from durio.app.connect import absolute_url, is_in_memory, masked
 from durio.model.errors import StoreError
 from durio.ports.store import Store
 
-COMMAND = re.compile(r"durio (?:migrate|jobs (?:show|retry) [0-9a-f-]{36})(?! --)")
+# Commands that errors and the doctor advise, up to where flags for the store belong.
+COMMAND = re.compile(
+    r"durio (?:migrate|jobs (?:show|retry) [0-9a-f-]{36}|jobs ls|dead (?:ls|retry)"
+    r"|queues resume [\w.:-]++)(?! --(?:app|store))"
+)
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 SECRET = "***"  # noqa: S105 - what is shown in its place
 MAIN = "__main__"

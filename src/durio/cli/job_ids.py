@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from durio.app.app import App
+from durio.app.cures import with_flags
 from durio.client.result_waiters import not_found
 from durio.model.errors import JobNotFound, UsageError
 from durio.model.ids import id_text
@@ -60,7 +61,8 @@ async def find_id(app: App, text: str) -> bytes:
     if not found:
         raise JobNotFound(
             f"no job id begins with {text!r}",
-            cure="See: durio jobs ls. Jobs past their retention are gone.",
+            cure=with_flags("See: durio jobs ls", app)
+            + "\nJobs past their retention are gone.",
             id=text,
         )
     if len(found) > 1:

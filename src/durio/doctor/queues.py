@@ -137,7 +137,7 @@ def dead_letters(snapshot: StoreSnapshot) -> Iterator[Finding]:
     ]
     evidence = f"{len(fresh)} in the last {format_duration(FRESH_SECONDS)}"
     if len(fresh) >= DEAD_MAX:
-        fix = "durio dead ls; mend the cause, then: durio dead retry"
+        fix = "See: durio dead ls\nRepair the cause, then: durio dead retry --all"
         yield warning(name, f"{evidence}, mostly {most_common(fresh)}", fix)
     else:
         yield fine(name, evidence)

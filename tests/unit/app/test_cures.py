@@ -86,6 +86,23 @@ def test_commands_about_a_job_name_the_app() -> None:
     assert with_flags(text, app) == text
 
 
+@pytest.mark.parametrize(
+    ("fix", "wanted"),
+    [
+        ("See: durio jobs ls", "See: durio jobs ls --app shop:app"),
+        ("When you are ready: durio queues resume mail", "resume mail --app shop:app"),
+        ("See: durio dead ls\nthen", "durio dead ls --app shop:app\nthen"),
+        ("then: durio dead retry --all", "durio dead retry --app shop:app --all"),
+    ],
+)
+def test_commands_of_the_doctor_name_the_app(fix: str, wanted: str) -> None:
+    app = App(SERVER, name="shop")
+    app.origin = "shop:app"
+    text = with_flags(fix, app)
+    assert wanted in text
+    assert with_flags(text, app) == text
+
+
 def test_a_store_in_memory_has_no_commands() -> None:
     assert with_flags(SHOW, App("sqlite:///:memory:", name="shop")) == SHOW
 

@@ -58,6 +58,16 @@ def test_an_app_that_cannot_be_imported(
     assert (f"{doctor.FIX_INDENT}{about}\n" in result.stdout) is ("App()" not in text)
 
 
+def test_a_fix_can_be_pasted(shop: Terminal) -> None:
+    shop.json("enqueue", "resize", '["a"]', *PLACE)
+    shop.ok("queues", "pause", "default", *PLACE)
+    checks = shop.json("doctor", *PLACE, code=8)["checks"]
+    (fix,) = (c["fix"] for c in checks if "is paused" in c["evidence"])
+    command = fix.partition("durio ")[2].split()
+    assert command == ["queues", "resume", "default", *PLACE]
+    assert shop.json(*command)["queues"][0]["paused"] is False
+
+
 def test_plain_lines_with_words(shop: Terminal) -> None:
     shop.json("enqueue", "resize", '["a"]', *PLACE)
     shown = shop.run("doctor", *PLACE).stdout
