@@ -31,7 +31,7 @@ from durio.host.child_wire import (
 )
 from durio.host.executors import ThreadExecutor
 from durio.host.processes import own_cpu_seconds, own_rss_bytes
-from durio.model.errors import UsageError
+from durio.model.errors import DurioError, UsageError
 from durio.model.failure import failure_of
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.telemetry.emit import JobEvent
@@ -58,7 +58,12 @@ def main() -> int:
         # Frames of this package are left out. If there are no others, they are all kept,
         # and the traceback is not shown.
         shown = "" if PACKAGE_FOLDER in failure.traceback else failure.traceback
-        connection.send(LoadFailed(f"{failure.type}: {failure.message}", shown))
+        what, cure = f"{failure.type}: {failure.message}", ""
+        if isinstance(
+            error, DurioError
+        ):  # the cure goes where the worker shows its own
+            what, cure = f"{error.what} [{error.code}]", error.cure
+        connection.send(LoadFailed(what, shown, cure))
         return 1
     return 0
 

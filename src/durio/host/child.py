@@ -69,7 +69,9 @@ class ChildOwner(Protocol):
         """Called when the child has loaded the App."""
         ...
 
-    def failed(self, child: "Child", what: str, traceback_text: str) -> None:
+    def failed(
+        self, child: "Child", what: str, traceback_text: str, cure: str = ""
+    ) -> None:
         """Called when the child could not load the App, or failed while it left."""
         ...
 
@@ -154,7 +156,7 @@ class Child:
         elif isinstance(message, Leaving):
             self._leave(message)
         elif isinstance(message, LoadFailed):
-            self._pool.failed(self, message.what, message.traceback)
+            self._pool.failed(self, message.what, message.traceback, message.cure)
         else:
             self._forward(message)
 

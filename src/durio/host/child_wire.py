@@ -87,6 +87,7 @@ class LoadFailed(msgspec.Struct, array_like=True, tag="broken", frozen=True):
 
     what: str
     traceback: str
+    cure: str = ""
 
 
 class Leaving(msgspec.Struct, array_like=True, tag="leaving", frozen=True):

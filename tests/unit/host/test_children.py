@@ -422,7 +422,7 @@ def test_a_crash_is_told_and_another_takes_over(tmp_path: Path):
     [
         ("raise KeyError('mine')", "childs_app:app", ["KeyError: 'mine'"]),
         ("import sys; sys.exit(3)", "childs_app:app", ["SystemExit: 3"]),
-        ("app = 7", "childs_app:app", ["TypeError"]),
+        ("app = 7", "childs_app:app", ["app is or gave a int, not an App [usage]"]),
         (MODULE, "childs_app:nothing", ["AttributeError", "nothing"]),
         ("import os; os._exit(7)", "childs_app:app", ["it died: exit code 7"]),
         (
@@ -441,6 +441,7 @@ def test_an_app_that_cannot_be_loaded_is_said_at_once(
         for word in words:
             assert word in caught.value.what
         assert caught.value.cure
+        assert "Write MODULE:APP" not in caught.value.what  # its place is the cure
         assert "durio/app/child.py" not in caught.value.traceback_text
 
     with_child_pool(setup_of(tmp_path, text, app), body)
