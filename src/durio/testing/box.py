@@ -19,7 +19,7 @@ from durio.app.connect import connect, current_folder, module_of, store_module
 from durio.app.tasks import TaskCalls
 from durio.client.handle import Job
 from durio.host.threads import LoopThread, Portal
-from durio.model.errors import InvalidOption, JobDead, UsageError
+from durio.model.errors import Control, InvalidOption, JobDead, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, READY, StoredJob
 from durio.model.names import did_you_mean, task_name
@@ -269,7 +269,9 @@ class Box:
             self._raise_planned(context.task)
             return await call_next()
         except Exception as error:
-            self._raised[job_id] = error
+            # `raise Retry(...) from error`: the cause is the task's own error.
+            cause = error.__cause__ if isinstance(error, Control) else None
+            self._raised[job_id] = cause if isinstance(cause, Exception) else error
             raise
 
     def _raise_planned(self, task: str) -> None:

@@ -527,6 +527,19 @@ def test_only_apps_go_into_a_box() -> None:
         testing("shop:app").__enter__()  # type: ignore[arg-type]
 
 
+def test_drain_raises_the_cause_of_a_retry(box: Box) -> None:
+    @app.task(name="wraps")
+    def wraps() -> None:
+        try:
+            {}["stock"]
+        except KeyError as error:
+            raise Retry(0) from error
+
+    wraps.enqueue_sync()
+    with pytest.raises(KeyError, match="stock"):
+        box.drain_sync()
+
+
 @pytest.mark.usefixtures("box")
 def test_tx_on_the_memory_store_is_refused() -> None:
     refused = r"(?s)memory cannot join a transaction.*testing\(app"
