@@ -8,6 +8,8 @@ import pytest
 from durio import App, Context, JobDead, Retry, Snooze, State
 from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 ONE_SLOT = {"worker": {"concurrency": 1, "prefetch": 0}}
 
 

@@ -15,6 +15,8 @@ from durio.stores.sqlite.transactions import SqliteOwnTransaction
 from durio.telemetry.emit import JobEvent
 from tests.unit.app.app_harness import finished, in_state, real
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 SECONDS = 10
 MADE = "create table mine (n integer)"
 INSERT = "insert into mine values (?)"

@@ -17,6 +17,8 @@ from durio.model.job import DEAD, StoredJob
 from durio.ports.control import AuditNote
 from tests.unit.cli.terminal import Terminal
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 PLACE = ("--app", "shop")
 STORE = ("--store", "sqlite:///jobs.db")
 UNKNOWN = "0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55"
