@@ -104,7 +104,8 @@ def named_app(path: str) -> App:
     found: Any = import_named(module)
     for part in (attribute or DEFAULT_ATTRIBUTE).split("."):
         found = getattr(found, part)
-    made = found() if not isinstance(found, App) and callable(found) else found
+    is_factory = callable(found) and not issubclass(type(found), App | TaskCalls)
+    made: Any = found() if is_factory else found
     if not isinstance(made, App):
         kind = type(made).__name__
         raise UsageError(f"{path} is or gave a {kind}, not an App", cure=WRITE_APP)

@@ -13,6 +13,7 @@ from durio.app.app import App
 from durio.app.configuration import configuration
 from durio.app.connect import absolute_url, current_folder, masked
 from durio.app.cures import quoted
+from durio.app.tasks import Task
 from durio.cli.main import AppImportFailed, DepsFailed
 from durio.model.errors import DurioError, InvalidOption, UsageError
 from durio.model.failure import error_text
@@ -148,7 +149,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
         found = getattr(found, part)
     if isinstance(found, App):
         return found
-    if not callable(found):
+    if not callable(found) or issubclass(type(found), Task):
         raise AppImportFailed(
             f"{path} is a {type(found).__name__}, not an App",
             cure=apps_in(module, attribute),

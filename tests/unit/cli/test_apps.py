@@ -70,6 +70,18 @@ def test_module_without_an_app(terminal: Terminal) -> None:
     assert "is a int, not an App" in refused("bare:application").what
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # a coroutine never awaited
+def test_a_task_is_not_an_app(terminal: Terminal) -> None:
+    terminal.write(
+        "mail.py",
+        "from durio import App\napp = App(name='mail')\n"
+        "@app.task\nasync def send() -> None: ...\n",
+    )
+    error = refused("mail:send")
+    assert error.what == "mail:send is a Task, not an App"
+    assert error.cure == "Its Apps: mail:app."
+
+
 @pytest.mark.parametrize("path", ["shop.py:app", "./shop.py:app", "shop.py"])
 @pytest.mark.usefixtures("shop")
 def test_a_file_is_not_a_module(path: str) -> None:

@@ -19,6 +19,9 @@ from durio.model.settings import Settings
 
 app = App("sqlite:///own.db", name="NAME", imports=["MODULE_tasks"], settings=Settings())
 
+@app.task
+async def send() -> None: ...
+
 def none():
     return []
 """
@@ -72,7 +75,10 @@ def test_the_ini_file_goes_before_the_variable_and_the_settings_file(
 
 
 def test_tasks_in_other_modules_are_known(project: Path) -> None:
-    assert list(named(project, "named_one:app").registry.handlers) == ["one.add"]
+    assert list(named(project, "named_one:app").registry.handlers) == [
+        "one.send",
+        "one.add",
+    ]
 
 
 def test_without_a_name_it_says_where_to_write_one(project: Path) -> None:
@@ -90,6 +96,7 @@ def test_without_a_name_it_says_where_to_write_one(project: Path) -> None:
         ("named_one:none", "named_one:none is or gave a list, not an App"),
         ("named_one:__name__", "named_one:__name__ is or gave a str, not an App"),
         (":app", "':app' names no App"),
+        ("named_one:send", "named_one:send is or gave a Task, not an App"),
     ],
 )
 def test_an_app_that_cannot_be_loaded(
