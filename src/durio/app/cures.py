@@ -87,7 +87,9 @@ def path_of(app: object) -> str | None:
 
 
 def found_path(app: object) -> str | None:
-    for module, values in [(n, vars(m)) for n, m in list(sys.modules.items())]:
+    loaded = [(name, vars(module)) for name, module in list(sys.modules.items())]
+    # The program last: it may import the App from its module, and would run again.
+    for module, values in sorted(loaded, key=lambda each: each[0] == MAIN):
         for name, value in list(values.items()):
             if value is app and (place := importable_name(module, values)):
                 return f"{place}:{name}"

@@ -35,6 +35,19 @@ def test_cure_names_the_module_of_an_app(monkeypatch: pytest.MonkeyPatch) -> Non
     assert with_flags(CURE, module.tasks) == completed(" --app shop_jobs:tasks")
 
 
+def test_cure_prefers_the_module_to_the_program(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A script that imports the App would do its work again when it is imported."""
+    monkeypatch.chdir(tmp_path)
+    main, module = ModuleType("__main__"), ModuleType("shop_jobs")
+    main.__file__ = str(tmp_path / "script.py")
+    main.app = module.app = App(SERVER, name="shop")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setitem(sys.modules, "shop_jobs", module)
+    assert with_flags(CURE, main.app) == completed(" --app shop_jobs:app")
+
+
 @pytest.mark.parametrize("is_here", [True, False])
 def test_cure_of_a_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_here: bool
