@@ -196,6 +196,14 @@ def test_asyncio_mode_auto_with_the_variable(run: Run, require: Require) -> None
     assert passed(output) == {"test_auto.py::test_async", "test_auto.py::test_again"}
 
 
+def test_unknown_app_is_an_error_without_our_frames(run: Run) -> None:
+    files = {"pytest.ini": INI.format(more=""), "test_sync.py": SYNC}
+    code, output = run(files)
+    assert code == 1
+    assert "the fixture durio_box does not know the App [usage]" in output
+    assert "pytest_plugin.py" not in output
+
+
 def test_unittest_needs_no_pytest(run: Run) -> None:
     command = [sys.executable, "-W", "error", "-m", "unittest", "test_case"]
     code, output = run({"test_case.py": UNITTEST}, *command)

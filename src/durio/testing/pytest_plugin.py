@@ -28,7 +28,11 @@ def durio_box(pytestconfig: pytest.Config) -> Iterator[Box]:
     The App is the one that `durio_app` in pytest's ini file names, else `DURIO_APP`, else
     `app` in the settings file.
     """
-    with testing(app_of_project(pytestconfig)) as box:
+    try:
+        app = app_of_project(pytestconfig)
+    except UsageError as error:
+        pytest.fail(str(error), pytrace=False)  # no frame of it is the user's
+    with testing(app) as box:
         yield box
 
 
