@@ -168,5 +168,6 @@ class Portal:
             work.close()  # or Python warns that it was never awaited
         raise UsageError(
             "a sync call from a thread with a running event loop would block that loop",
-            cure="Use `await` and the async twin: `await task.enqueue(...)`.",
+            cure="Use `await` and the call without `_sync`, as in "
+            "`await task.enqueue(...)`; with app.jobs(...), `async for`.",
         )

@@ -150,7 +150,7 @@ def test_portal_refuses_a_running_loop(thread: LoopThread):
     async def main() -> None:
         with pytest.raises(UsageError, match="running event loop") as caught:
             Portal(thread).run(name_of_thread(), BOUND_SECONDS)
-        assert "await" in caught.value.cure
+        assert "`await` and the call without `_sync`" in caught.value.cure
 
     asyncio.run(main())
 
