@@ -50,8 +50,19 @@ def decode_other(kind: type[Any], value: Any) -> Any:
         try:
             return validate(value)
         except ValueError as error:
-            raise msgspec.ValidationError(str(error)) from None
+            raise ValueError(_model_error(error)) from None  # msgspec adds its place
     raise msgspec.ValidationError(f"{kind.__name__} cannot be built from JSON")
+
+
+def _model_error(error: ValueError) -> str:
+    """Return the first problem of a pydantic model on one line, without the input."""
+    errors: Any = getattr(error, "errors", None)
+    problems: Any = errors() if callable(errors) else None
+    if not problems:
+        return str(error)
+    field = ".".join(map(str, problems[0]["loc"]))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{field + ': ' if field else ''}{problems[0]['msg']}{more}"
 
 
 def unreadable_type(hint: Any) -> type[Any] | None:

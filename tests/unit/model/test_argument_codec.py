@@ -31,6 +31,10 @@ class Item(pydantic.BaseModel):
     price: float
 
 
+class StrictItem(pydantic.BaseModel, extra="forbid"):
+    price: float
+
+
 class Order(msgspec.Struct):
     id: int
 
@@ -47,6 +51,8 @@ class Bare:
 def plain(order_id: int, note: str = "none") -> str: ...
 def typed(when: datetime, who: UUID, sum_: Decimal, colour: Colour) -> None: ...
 def rich(line: Line, item: Item, order: Order, point: Point, file: Path) -> None: ...
+def bought(item: StrictItem) -> None: ...
+def sold(items: list[StrictItem]) -> None: ...
 def rest(first: int, *others: int, last: int = 0) -> None: ...
 def strict(a: int, /, b: int, *, c: int = 3) -> None: ...
 def opened(a: int, **more: int) -> None: ...
@@ -146,6 +152,24 @@ WRONG = {
         (1, 2, 3, 4, 5),
         {},
         "argument 'line' must be dict, not int",
+    ),
+    "invalid model of pydantic": (
+        bought,
+        ({"price": "much"},),
+        {},
+        r"^bought\(\): argument 'item': price: Input should be a valid number",
+    ),
+    "model of pydantic with several problems": (
+        bought,
+        ({"price": "much", "colour": 5},),
+        {},
+        r"'item': price: Input should be .* \(and 1 more\)",
+    ),
+    "list of models of pydantic": (
+        sold,
+        ([{"price": 1}, {}],),
+        {},
+        r"argument 'items\[1\]': price: Field required",
     ),
 }
 
