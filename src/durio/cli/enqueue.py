@@ -9,6 +9,7 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options, shown_url, with_options
+from durio.cli.known_names import check_namespace
 from durio.cli.main import error_fields, exit_code_of, keep_lines
 from durio.cli.output import safe, show_json, show_text, to_json
 from durio.client.handle import Job
@@ -90,6 +91,7 @@ def command(
     limit = parse_timeout(timeout, wait=wait)
 
     async def ask(app: App) -> int:
+        await check_namespace(app, task)
         job = await app.enqueue_named(task, args, kwargs, options)
         store, status = shown_url(app), await job.status()
         if limit is not None:

@@ -38,6 +38,27 @@ async def stored_task(app: App, task: str, scope: str | None) -> str:
     )
 
 
+async def check_namespace(app: App, task: str) -> None:
+    """Raise UnknownTask if a full name has an App that neither code nor store knows.
+
+    `module.function` looks like such a name. The job would wait for ever, and the store
+    would have a second App.
+    """
+    namespace, dot, _ = task.partition(".")
+    if not dot or app.origin is None or namespace == app.name:
+        return
+    if namespace in (known := await apps_in(await app.store())):
+        return
+    own = task_name(app.name, task.rpartition(".")[2])
+    meant = f" Did you mean {own!r}?" if own in app.registry.by_name else ""
+    raise UnknownTask(
+        f"task {task!r} is of an App {namespace!r}, which has never used this store",
+        cure=f"Apps: {', '.join(sorted({app.name, *known}))}.{meant}\n"
+        f"If there will be such an App, name it: --store URL --name {namespace}",
+        task=task,
+    )
+
+
 async def stored_lane(app: App, queue: str, scope: str | None) -> str:
     """Return the stored name of a queue; without a scope it may be of any App."""
     check_name("queue", queue)

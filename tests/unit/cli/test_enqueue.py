@@ -168,6 +168,22 @@ def test_wrong_names_and_arguments(shop: Terminal, args: list[str], code: str) -
     assert error["cure"]
 
 
+def test_name_of_a_module_is_not_taken_for_an_app(shop: Terminal) -> None:
+    """`tasks.resize` would make a second App, and its job would never run."""
+    shown = shop.error("enqueue", "tasks.resize", '["a"]', "--app", "shop", code=2)
+    assert shown["code"] == "unknown_task"
+    assert shown["what"] == (
+        "task 'tasks.resize' is of an App 'tasks', which has never used this store"
+    )
+    assert shown["cure"].startswith("Apps: shop. Did you mean 'shop.resize'?\n")
+    assert "--store URL --name tasks" in shown["cure"]
+    store = ("--store", "sqlite:///jobs.db")
+    assert shop.json("jobs", "ls", *store, "--all-apps")["jobs"] == []
+    shop.json("enqueue", "resize", '["a"]', *store, "--name", "tasks")
+    answer = shop.json("enqueue", "tasks.resize", '["a"]', "--app", "shop")
+    assert answer["task"] == "tasks.resize"  # the store has this App now
+
+
 def test_payload_over_the_bound(shop: Terminal) -> None:
     payload = json.dumps({"path": "x" * 1_100_000}).encode()
     result = shop.run("enqueue", "resize", "-", "--app", "shop", stdin=payload)
