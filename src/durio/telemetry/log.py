@@ -227,7 +227,10 @@ def _own_handler() -> StreamLog | None:
 
 def _log_job_event(event: JobEvent) -> None:
     fields = job_fields(event)
-    text = " ".join(f"{k}={on_one_line(v)}" for k, v in fields.items())
+    text = " ".join(
+        f"{k}={on_one_line(v)}" for k, v in fields.items() if k != "traceback"
+    )
+    text += f"\n{_indented(event.traceback)}" if event.traceback else ""
     level = MEANINGS[event.name].level
     logger.log(
         level, "%s %s", event.name, text, extra={"event": event.name, "fields": fields}
@@ -247,7 +250,7 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
     for name in ("error_type", "error", "reason", "delay_seconds", "meta", "worker"):
         value = getattr(event, name)
         if value:
-            fields[name] = value
+            fields[name] = round(value, 3) if name == "delay_seconds" else value
     if event.traceback:
         fields["traceback"] = event.traceback
     return fields
@@ -305,10 +308,12 @@ class TextLines(logging.Formatter):
         )
         if event.name == JOB_DONE:  # the most frequent event has no other fields
             return line
-        for field in ("reason", "error_type", "error", "delay_seconds", "meta"):
-            value = getattr(event, field)
-            if value:
+        for field in ("reason", "error_type", "error"):
+            if value := getattr(event, field):
                 line += f" {field}={on_one_line(value)}"
+        if event.delay_seconds:
+            line += f" delay_seconds={event.delay_seconds:.1f}"
+        line += f" meta={on_one_line(event.meta)}" if event.meta else ""
         return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
 
     def _coloured(self, text: str, level: int) -> str:
@@ -334,7 +339,8 @@ class JsonLines(logging.Formatter):
 
     def event(self, event: JobEvent, stamp: str) -> str:
         level = logging.getLevelName(MEANINGS[event.name].level)
-        fields = {"ts": stamp, "level": level, "event": event.name, **job_fields(event)}
+        first = {"ts": stamp, "level": level, "logger": logger.name}
+        fields = {**first, "event": event.name, **job_fields(event)}
         return msgspec.json.encode(fields, enc_hook=repr).decode()
 
     def format(self, record: logging.LogRecord) -> str:

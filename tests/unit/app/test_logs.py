@@ -15,7 +15,7 @@ from durio.model.settings import LogSettings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.frames import LIBRARY, OUR_FRAMES
 from durio.telemetry.log import LogWriter, configure
-from durio.telemetry.names import JOB_DEAD, JOB_DONE, MEANINGS
+from durio.telemetry.names import JOB_DEAD, JOB_DONE, JOB_RETRIED, MEANINGS
 from tests.unit.app.app_harness import drained, finished, real, virtual, working
 
 
@@ -134,6 +134,7 @@ async def test_a_death_is_told_with_its_error_and_meta(app: App, root: logging.L
     assert (dead["error_type"], dead["error"]) == ("ConnectionError", "away")
     assert dead["meta"] == {"tenant": "a"}
     assert "in fails" in dead["traceback"]
+    assert {line["logger"] for line in lines} == {"durio"}
 
 
 @pytest.mark.proves("M89")
@@ -286,9 +287,11 @@ class Kept(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.names.append(record.name)
+        self.texts.append(record.getMessage())
 
 
 @pytest.fixture
@@ -327,6 +330,33 @@ def test_format_none_leaves_all_to_the_host(host: Kept, root: logging.Logger):
     LogWriter().on_jobs([JobEvent(JOB_DEAD, b"\0" * 16, "shop.send", "shop:mail", 1)])
     assert host.names == ["durio"] * 3
     assert root.level == logging.WARNING
+
+
+def test_host_gets_the_traceback_below_the_event(host: Kept):
+    event = JobEvent(
+        *(JOB_DEAD, b"\0" * 16, "shop.send", "shop:mail", 1),
+        error="away\nand gone",
+        traceback="Traceback:\n  in send\n",
+    )
+    LogWriter().on_jobs([event])
+    first, *trace = host.texts[0].split("\n")
+    assert first.startswith("job.dead job_id=")
+    assert r"error=away\nand gone" in first
+    assert "traceback=" not in first
+    assert trace == ["    Traceback:", "      in send"]
+
+
+def test_wait_before_a_retry_has_few_digits(root: logging.Logger):
+    event = JobEvent(
+        *(JOB_RETRIED, b"\0" * 16, "shop.send", "shop:mail", 1),
+        delay_seconds=0.27222706605,
+    )
+    stream = written(root, "text")
+    LogWriter().on_jobs([event])
+    assert stream.getvalue().endswith(" delay_seconds=0.3\n")
+    stream = written(root, "json")
+    LogWriter().on_jobs([event])
+    assert msgspec.json.decode(stream.getvalue())["delay_seconds"] == 0.272
 
 
 def test_host_with_its_own_handler_of_durio(root: logging.Logger):
