@@ -1,7 +1,9 @@
 """The state of an App in a testing box, and the checks that protect its own store."""
 
+import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from durio.app.app import App
 from durio.app.connect import (
@@ -12,8 +14,11 @@ from durio.app.connect import (
     module_of,
     store_module,
 )
-from durio.app.state import BOXED_APPS, AppState
+from durio.app.state import BOXED_APPS, AppState, LoopState
+from durio.client.bounds import Bounds
+from durio.client.result_waiters import Waiters
 from durio.model.errors import UsageError
+from durio.model.ids import id_text
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
 from durio.ports.store import Store
@@ -21,6 +26,8 @@ from durio.telemetry.log import in_job
 from durio.worker.middleware import Middleware
 
 BOXED: list[App] = []  # in any box of this process, once per box
+UNDRAINED_SECONDS = 2.5  # between two looks whether a worker runs jobs in the box
+IDLE_LOOKS = 2  # without a worker; one may fall between two workers of a drain
 
 
 class BoxState(AppState):
@@ -34,6 +41,7 @@ class BoxState(AppState):
     ) -> None:
         super().__init__(url, clock, current_folder(), app.emit)
         self.outer = app.state
+        self.namespace = app.name
         self.middleware = (watch,)
         self.stores[os.getpid()] = store
 
@@ -41,6 +49,13 @@ class BoxState(AppState):
     def is_bounded(self) -> bool:
         """False: a test may enqueue any number of jobs before it drains."""
         return False
+
+    def of_this_loop(self, store: Store, warn_bytes: int, bounds: Bounds) -> LoopState:
+        """Return the parts for the running event loop, with waiters for a box."""
+        state = super().of_this_loop(store, warn_bytes, bounds)
+        if not isinstance(state.waiters, BoxWaiters):
+            state.waiters = BoxWaiters(store, self.clock, self.namespace)
+        return state
 
     def connect(self, namespace: str, settings: Settings) -> Store:
         """Connect a forked child to the test store; refuse a store in memory."""
@@ -54,6 +69,31 @@ class BoxState(AppState):
 
     async def close_store(self) -> None:
         """Leave the store open: the box closes it, also after `async with app:` ends."""
+
+
+class BoxWaiters(Waiters):
+    """Waits for jobs in a box; raises UsageError if nothing runs them.
+
+    A test that forgets `box.drain()` would hang.
+    """
+
+    def __init__(self, store: Store, clock: Clock, namespace: str) -> None:
+        super().__init__(store, clock)
+        self._namespace = namespace
+
+    async def wait_final(self, job_id: bytes) -> int:
+        idle = 0
+        while idle < IDLE_LOOKS:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UNDRAINED_SECONDS):
+                    return await super().wait_final(job_id)
+            has_worker = bool(await self._store.workers(self._namespace))
+            idle = 0 if has_worker else idle + 1
+        raise UsageError(
+            f"job {id_text(job_id)} has not ended, and nothing runs jobs in this testing "
+            "box now",
+            cure="Call box.drain_sync(), or await box.drain(), before you wait for it.",
+        )
 
 
 def enter(app: App, state: BoxState) -> None:

@@ -360,6 +360,30 @@ def test_two_drains_at_once_are_refused(box: Box) -> None:
     asyncio.run(story())
 
 
+def test_waiting_without_a_drain_ends_with_an_error(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("durio.testing.box_state.UNDRAINED_SECONDS", 0.01)
+    job = send.enqueue_sync(Address("Main Street"))
+    with pytest.raises(UsageError, match="nothing runs jobs in this testing box") as it:
+        job.result_sync()
+    assert "box.drain_sync()" in it.value.cure
+    box.drain_sync()
+    assert job.result_sync() == "Main Street"
+
+
+@pytest.mark.usefixtures("box")
+def test_a_wait_goes_on_while_a_worker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("durio.testing.box_state.UNDRAINED_SECONDS", 0.01)
+
+    async def story() -> str:
+        async with app.worker():
+            job = await send.options(delay=0.3).enqueue(Address("Main Street"))
+            return await job.result(timeout=30)
+
+    assert asyncio.run(story()) == "Main Street"
+
+
 def test_drain_sync_inside_a_loop_names_the_async_twin(box: Box) -> None:
     async def story() -> None:
         with pytest.raises(UsageError, match="running event loop"):
