@@ -17,7 +17,7 @@ from durio.client.job_view import (
     status_of,
 )
 from durio.model.ids import id_text
-from durio.model.job import DEAD, JobError, State, StoredJob, utc_datetime
+from durio.model.job import DEAD, JobError, Progress, State, StoredJob, utc_datetime
 from durio.model.names import namespace_of, queue_of
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
@@ -84,7 +84,8 @@ def short_error(row: dict[str, Any]) -> str:
     if row["state"] == State.DONE.value:
         return ""  # an earlier attempt failed: `jobs show` has its error
     full = ": ".join(text for text in (row["error_type"], row["error"]) if text)
-    return full or row["reason"] or ""
+    first = full.strip().partition("\n")[0]
+    return first or row["reason"] or ""
 
 
 def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:
@@ -139,12 +140,28 @@ def job_text(fields: dict[str, Any]) -> str:
         shown["state"] += " (asked to cancel)"
     lines = [f"job {fields['id']}"]
     lines += value_lines(shown, (*HEAD, *TIMES))
-    lines += value_lines(
-        {name: to_json(shown[name]) for name in REST if shown[name]}, REST
-    )
+    lines += value_lines(rest_texts(fields), REST)
     for attempt in fields["attempts"]:
         lines += ["", *attempt_lines(attempt)]
     return "\n".join(lines)
+
+
+def rest_texts(fields: dict[str, Any]) -> dict[str, str]:
+    """Return the values of REST as text; a result may be empty, or 0."""
+    progress: Progress | None = fields["progress"]
+    texts = {name: to_json(fields[name]) for name in REST if fields[name]}
+    if fields["result"] is not None:
+        texts["result"] = to_json(fields["result"])
+    if progress is not None:
+        texts["progress"] = progress_text(progress)
+    return texts
+
+
+def progress_text(progress: Progress) -> str:
+    """Return text such as `2 of 4  resizing`."""
+    total = "" if progress.total is None else f" of {progress.total:g}"
+    texts = (f"{progress.done:g}{total}", progress.state, progress.message)
+    return "  ".join(text for text in texts if text)
 
 
 def value_lines(fields: dict[str, Any], names: Iterable[str]) -> list[str]:

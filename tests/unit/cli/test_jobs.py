@@ -113,6 +113,30 @@ def test_done_job_has_its_result(shop: Terminal, ended: Ended) -> None:
     assert shop.json("jobs", "show", job, *place)["max_attempts"] == 3  # published
 
 
+def test_progress_and_an_empty_result_are_shown(terminal: Terminal) -> None:
+    terminal.write(
+        "small.py",
+        "from durio import App, Context\n"
+        "app = App('sqlite:///jobs.db', name='small')\n"
+        "@app.task\n"
+        "async def count(ctx: Context) -> int:\n"
+        "    await ctx.progress(2, 4, message='counting')\n"
+        "    return 0\n",
+    )
+    job = terminal.json("enqueue", "count", "--app", "small")["id"]
+    terminal.ok("worker", "small", "--burst", "--log-level", "error")
+    shown = terminal.ok("jobs", "show", job, "--app", "small").splitlines()
+    assert "  progress    2 of 4  counting" in shown
+    assert "  result      0" in shown
+
+
+def test_lists_show_the_first_line_of_an_error(shop: Terminal) -> None:
+    shop.json("enqueue", "refuse", '["broken\\nsecond"]', *PLACE)
+    shop.ok("worker", "shop", "--burst", "--log-level", "error")
+    assert shop.ok("jobs", "ls", *PLACE).endswith("  Permanent: broken\n")
+    assert shop.json("jobs", "ls", *PLACE)["jobs"][0]["error"] == "broken\nsecond"
+
+
 def test_wait_finds_a_job_that_is_done_already(shop: Terminal, ended: Ended) -> None:
     asked = ("resize", '["a.png"]', "--key", "k")
     job = ended(*asked)
