@@ -426,7 +426,10 @@ def test_settings_of_another_shape(settings: Any):
         (b"\xff\xfe", ["cannot be read"]),
         (b"[wroker]", ["Did you mean 'worker'?"]),
         (b"[worker]\nconcurency = 5", ["Did you mean 'concurrency'?"]),
-        (b"[worker]\nconcurrency = 'many'", ["worker.concurrency"]),
+        (
+            b"[worker]\nconcurrency = 'many'",
+            ["setting worker.concurrency: it must be int, not str"],
+        ),
         (b"worker = 5", ["setting worker"]),
     ],
     ids=repr,

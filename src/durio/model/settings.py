@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import msgspec
 
+from durio.model.argument_errors import plain_words
 from durio.model.errors import InvalidOption
 from durio.model.names import did_you_mean
 
@@ -146,7 +147,7 @@ def settings_from(given: Settings | Mapping[str, Any] | None) -> Settings:
         name = path.rstrip("`")
         choices = CHOICES.get(name)
         raise InvalidOption(
-            f"setting {name or '?'}: {why}",
+            f"setting {name or '?'}: {plain_words(why)}",
             cure=f"Give {' or '.join(choices)}."
             if choices
             else "Correct it where it is set: settings=, a file, or the variable "
