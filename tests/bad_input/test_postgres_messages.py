@@ -49,7 +49,7 @@ def test_whoever_does_not_own_the_schema_is_told_so(
     hand.execute("grant usage on schema theirs to stranger")
     error = refused(postgres.url(user="stranger", schema="theirs"))
     assert "permission denied for schema" in error.what
-    assert "the role that owns the schema theirs" in error.cure
+    assert "the role that owns the schema theirs: name it in --store URL" in error.cure
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])

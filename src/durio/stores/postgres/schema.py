@@ -33,7 +33,7 @@ CREATE_CURE = (
     "Let the database's owner run: grant create on database NAME to ROLE; or: create "
     "schema {name} authorization ROLE;"
 )
-OWNER_CURE = "Run `durio migrate` with the role that owns the schema {name}."
+OWNER_CURE = "Run `durio migrate` with the role that owns the schema {name}: name it in --store URL."
 
 
 async def migration_status(reading: ReadTransaction) -> MigrationStatus:
