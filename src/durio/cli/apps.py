@@ -183,7 +183,20 @@ class ListSelection(AppSelection):
         except SeveralApps as error:
             error.cure += "\nOr see all: --all-apps"
             raise
-        return run_in_app(app, lambda app: work(app, app.name))
+
+        async def work_in_app(app: App) -> T:
+            await warn_of_unknown_app(app)
+            return await work(app, app.name)
+
+        return run_in_app(app, work_in_app)
+
+
+async def warn_of_unknown_app(app: App) -> None:
+    """Print a warning if the store has Apps, but not this one; its list is empty."""
+    known = await find_apps(app)
+    if known and app.name not in known:
+        text = f"App {app.name} has not used this store; its Apps: {', '.join(known)}"
+        click.echo(f"warning: {text}", err=True)
 
 
 def bare_app(url: str | None, name: str | None) -> App:

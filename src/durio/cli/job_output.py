@@ -16,8 +16,18 @@ from durio.client.job_view import (
     retries_of_tasks,
     status_of,
 )
+from durio.client.task_by_name import published_tasks
 from durio.model.ids import id_text
-from durio.model.job import DEAD, JobError, Progress, State, StoredJob, utc_datetime
+from durio.model.job import (
+    DEAD,
+    READY,
+    SCHEDULED,
+    JobError,
+    Progress,
+    State,
+    StoredJob,
+    utc_datetime,
+)
 from durio.model.names import namespace_of, queue_of
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
@@ -61,16 +71,26 @@ def row_fields(job: StoredJob, retries: int | None) -> dict[str, Any]:
 def show_job(
     selection: AppSelection, find_job: Callable[[App], Awaitable[StoredJob]]
 ) -> None:
-    async def ask(app: App) -> dict[str, Any]:
+    async def ask(app: App) -> tuple[dict[str, Any], str]:
         job = await find_job(app)
         (row,) = await rows_of(app, [job])
-        return job_fields(job, row)
+        return job_fields(job, row), await why_it_waits(app, job)
 
-    fields = selection.run_unscoped(ask)
+    fields, note = selection.run_unscoped(ask)
     if selection.is_json:
         show_json(fields)
     else:
-        show_text(job_text(fields))
+        show_text(job_text(fields) + note)
+
+
+async def why_it_waits(app: App, job: StoredJob) -> str:
+    """Return a line about a job that waits for a task which no worker has; or nothing."""
+    if job.state not in (SCHEDULED, READY):
+        return ""
+    known = await published_tasks(await app.store(), namespace_of(job.lane))
+    if known is None or job.task in known or job.task in app.registry.by_name:
+        return ""
+    return f"\n\nno worker has the task {job.task}: see `durio doctor`"
 
 
 def attempt_text(row: dict[str, Any]) -> str:

@@ -130,6 +130,15 @@ def test_progress_and_an_empty_result_are_shown(terminal: Terminal) -> None:
     assert "  result      0" in shown
 
 
+def test_job_of_a_task_that_no_worker_has(shop: Terminal, ended: Ended) -> None:
+    store = ("--store", "sqlite:///jobs.db")
+    job = shop.json("enqueue", "later", *store, "--name", "shop")["id"]
+    assert "no worker has" not in shop.ok("jobs", "show", job, *store)  # none yet
+    ended("resize", '["a"]')
+    shown = shop.ok("jobs", "show", job, *store)
+    assert shown.endswith("\n\nno worker has the task shop.later: see `durio doctor`\n")
+
+
 def test_lists_show_the_first_line_of_an_error(shop: Terminal) -> None:
     shop.json("enqueue", "refuse", '["broken\\nsecond"]', *PLACE)
     shop.ok("worker", "shop", "--burst", "--log-level", "error")

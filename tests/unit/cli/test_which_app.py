@@ -330,6 +330,16 @@ def test_order_of_names(shop: Terminal, monkeypatch: pytest.MonkeyPatch) -> None
     assert task("--name", "typed") == "typed.refuse"
 
 
+def test_list_of_an_app_that_the_store_does_not_have(shop: Terminal) -> None:
+    """A misspelt name would list nothing, which looks like good news."""
+    shop.json("enqueue", "resize", '["a"]', "--app", "shop")
+    warning = "warning: App shpo has not used this store; its Apps: shop\n"
+    for command in ("jobs", "dead", "queues", "workers"):
+        assert shop.run(command, "ls", *STORE, "--name", "shpo").stderr == warning
+        assert shop.run(command, "ls", *STORE, "--name", "shop").stderr == ""
+        assert shop.run(command, "ls", *STORE, "--all-apps").stderr == ""
+
+
 def test_only_app_of_a_store_is_meant(shop: Terminal) -> None:
     shop.json("enqueue", "resize", '["a"]', "--app", "shop")
     shop.ok("worker", "shop", "--burst", "--log-level", "error")
