@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
 
@@ -163,14 +164,17 @@ def parse_flag(name: str, kind: str, value: Any) -> Any:
 
 
 def parse_moment(name: str, text: str) -> datetime:
-    """Return an ISO time; the check of the option refuses a time without a zone."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+    """Return an ISO time with a zone; raises UsageError for other text."""
+    moment: datetime | None = None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+    if moment is None or moment.tzinfo is None:
+        why = " has no time zone" if moment else " cannot be read"
         raise UsageError(
-            f"--{name} cannot be {text!r}",
-            cure="Write 2030-01-31T09:00:00Z, with a zone.",
-        ) from None
+            f"--{name}: {text!r}{why}",
+            cure="Write 2030-01-31T09:00:00Z, or +01:00 in place of Z.",
+        )
+    return moment
 
 
 def parse_timeout(text: str | None, *, wait: bool) -> float | None:

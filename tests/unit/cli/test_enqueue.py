@@ -115,12 +115,15 @@ def test_absolute_time(shop: Terminal) -> None:
     job = shop.json(*asked, "2090-01-31T09:00:00Z")["id"]
     shown = shop.json("jobs", "show", job, "--app", "shop")
     assert shown["run_at"] == "2090-01-31T09:00:00Z"
+    error = shop.error(*asked, "2090-01-31", code=2)
+    assert error["what"] == "--at: '2090-01-31' has no time zone"
+    assert error["cure"] == "Write 2030-01-31T09:00:00Z, or +01:00 in place of Z."
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--at", "2090-01-31T09:00:00"], "invalid_option"),  # naive
+        (["--at", "2090-01-31T09:00:00"], "usage"),  # naive
         (["--at", "tomorrow"], "usage"),
         (["--delay", "-5"], "invalid_option"),
         (["--delay", "soon"], "invalid_option"),
