@@ -98,6 +98,7 @@ def refuses(path: Path, error: type[DurioError], *words: str) -> None:
     ("url", "words"),
     [
         ("sqlit:///jobs.db", ["Did you mean 'sqlite'?"]),
+        ("shop", ['For the name of an App write App(name="shop").']),
         ("sqllite:///jobs.db", ["Did you mean 'sqlite'?"]),
         ("mongodb://host/jobs", ["no store knows"]),
         ("jobs.db", ["sqlite:///file.db"]),

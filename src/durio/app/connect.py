@@ -75,10 +75,12 @@ def module_of(url: str) -> str:
     check_text(url)
     module = STORES.get(scheme_of(url))
     if module is None:
+        is_name = url.isidentifier()  # App("shop"), as Celery("shop")
         raise InvalidURL(
             f"no store knows the URL {masked(url)!r}",
             cure="Use sqlite:///file.db or postgresql://user:password@host/database."
-            f"{did_you_mean(scheme_of(url), STORES)}",
+            f"{did_you_mean(scheme_of(url), STORES)}"
+            + (f' For the name of an App write App(name="{url}").' if is_name else ""),
         )
     return module
 
