@@ -4,6 +4,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -125,7 +126,8 @@ class AppSelection:
             raise StoreUnavailable(
                 f"there is no store at {masked(url)} ({self.store_origin()})",
                 cure="Name another: --app MODULE:APP, --store URL, DURIO_APP or "
-                "DURIO_URL.\nA worker, or the first enqueue of an App, creates it.",
+                "DURIO_URL.\nA worker, or the first enqueue of an App, creates it."
+                + (project_hint() if self.is_default_store() else ""),
             )
         if not survey.status(url).applied:
             raise StoreUnavailable(
@@ -197,6 +199,15 @@ async def warn_of_unknown_app(app: App) -> None:
     if known and app.name not in known:
         text = f"App {app.name} has not used this store; its Apps: {', '.join(known)}"
         click.echo(f"warning: {text}", err=True)
+
+
+def project_hint() -> str:
+    """Return the nearest folder above that has settings or a store; or nothing."""
+    for folder in Path.cwd().parents:
+        for name in ("durio.toml", "durio.db"):
+            if (folder / name).is_file():
+                return f"\nThere is a {name} in {folder}: run this command there."
+    return ""
 
 
 def bare_app(url: str | None, name: str | None) -> App:

@@ -314,6 +314,20 @@ def test_first_enqueue_without_code_says_what_was_not_checked(
     )
 
 
+@pytest.mark.parametrize("name", ["durio.toml", "durio.db"])
+def test_command_below_the_folder_of_the_project(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    terminal.write(name, "")
+    (terminal.folder / "src/shop").mkdir(parents=True)
+    monkeypatch.chdir(terminal.folder / "src/shop")
+    cure = terminal.error("jobs", "ls", code=3)["cure"]
+    hint = f"There is a {name} in {terminal.folder}: run this command there."
+    assert cure.endswith(f"\n{hint}")
+    named = terminal.error("jobs", "ls", "--store", "sqlite:///x.db", code=3)
+    assert hint not in named["cure"]
+
+
 # --- which namespace
 
 
