@@ -273,16 +273,16 @@ class WarningPrinter:
 # --- options that commands share
 
 JSON_OPTION = click.option(
-    "--json", "is_json", is_flag=True, help="Answer with one JSON object."
+    "--json", "is_json", is_flag=True, help="Print one JSON object."
 )
 APP_OPTION = click.option(
     "--app",
     "app_path",
     metavar="MODULE:APP",
-    help="The App, which has a name and a store; or DURIO_APP.",
+    help="The App that gives name and store (or set DURIO_APP).",
 )
 STORE_OPTION = click.option(
-    "--store", metavar="URL", help="The store; beats the App's own URL and DURIO_URL."
+    "--store", metavar="URL", help="The store; overrides the App's URL and DURIO_URL."
 )
 
 
@@ -321,7 +321,7 @@ SELECTION_OPTIONS = (
     click.option(
         "--name",
         metavar="NAME",
-        help="The App's name, without its code; or DURIO_NAME.",
+        help="Name of the App, if its code is not loaded (or DURIO_NAME).",
     ),
     JSON_OPTION,
 )
@@ -329,9 +329,7 @@ selection_options = grouped_options("selection", AppSelection, *SELECTION_OPTION
 list_options = grouped_options(
     "selection",
     ListSelection,
-    click.option(
-        "--all-apps", is_flag=True, help="Of every App in the store, not of one."
-    ),
+    click.option("--all-apps", is_flag=True, help="Include every App in the store."),
     *SELECTION_OPTIONS,
 )
 

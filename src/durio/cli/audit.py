@@ -22,9 +22,9 @@ COLUMNS = (
 )
 
 
-@click.group("audit", short_help="See what people did by hand.")
+@click.group("audit", short_help="Show what operators changed, and when.")
 def command() -> None:
-    """See what people did by hand: who, when, what, to how many jobs."""
+    """Show what operators changed: when, who, what, how many jobs."""
 
 
 @command.command("ls")
@@ -32,12 +32,12 @@ def command() -> None:
 @selection_options
 @keep_lines
 def list_audit(*, selection: AppSelection, limit: int) -> None:
-    r"""List what people did, the newest first.
+    r"""List the changes that operators made, newest first.
 
-    Retries, cancels and discards of jobs, every change of a queue, and what workers were
-    asked (drain; report and stack: a person looked) are written down in the transaction
-    that did them. What was so already is no change. Unless an App is named,
-    those of every App in the store are listed.
+    Recorded are retries, cancels and discards of jobs, changes of queues, and requests
+    to workers (drain, report, stack), each in the transaction of the change itself. A
+    request that changed nothing, such as pausing a paused queue, is not recorded.
+    Without an App, the records of every App in the store are listed.
 
     \b
     Examples:

@@ -19,6 +19,7 @@ from durio.bench.measure import (
     target_of,
 )
 from durio.cli.apps import JSON_OPTION
+from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
 from durio.cli.table import Column
 from durio.host.signals import interruptible
@@ -57,11 +58,15 @@ CPU_MEANINGS = {
 
 @click.command()
 @click.option(
-    "--store", "url", help="A store to measure; default: new SQLite files here."
+    "--store",
+    "url",
+    metavar="URL",
+    help="Store to measure (default: new SQLite files in this directory).",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, JOBS_MAX),
+    metavar="N",
     default=JOBS_DEFAULT,
     show_default=True,
     help="Jobs per pass.",
@@ -69,27 +74,34 @@ CPU_MEANINGS = {
 @click.option(
     "--passes",
     type=click.IntRange(1, PASSES_MAX),
-    help=f"Passes; the best one counts.  [default: {PASSES}; with --cpu {CPU_PASSES}]",
+    metavar="N",
+    help=f"Number of passes; the best is reported.  [default: {PASSES}; with --cpu {CPU_PASSES}]",
 )
 @click.option(
     "--wakeups",
     type=click.IntRange(2, 100_000),
+    metavar="N",
     default=WAKEUPS,
     show_default=True,
-    help="How often an idle worker is woken.",
+    help="Number of wake-ups of an idle worker to measure.",
 )
 @click.option(
     "--idle-seconds",
     type=click.FloatRange(0.1, 600),
+    metavar="SECONDS",
     default=IDLE_SECONDS,
     show_default=True,
-    help="How long a worker is watched while it has nothing to do.",
+    help="How long to observe an idle worker.",
 )
 @click.option(
-    "--cpu", "is_cpu", is_flag=True, help="Measure only CPU time per job and wake-ups."
+    "--cpu",
+    "is_cpu",
+    is_flag=True,
+    help="Measure only CPU time per job and wake-up latency.",
 )
-@click.option("--yes", is_flag=True, help="Measure a store that already holds jobs.")
+@click.option("--yes", is_flag=True, help="Allow a store that already has jobs.")
 @JSON_OPTION
+@keep_lines
 def command(
     *,
     url: str | None,
@@ -99,19 +111,27 @@ def command(
     is_json: bool,
     **amounts: Any,
 ) -> None:
-    """Measure this machine: enqueue, drain, wake-up, cost; and the bare driver beside it.
+    r"""Measure enqueue, drain, wake-up and cost here, compared with the bare driver.
 
-    The worker is a real process with every default on (each commit survives a power
-    cut). Files are made in a temporary folder in the current directory, so that its disk
-    is measured, and removed afterwards; jobs in a SQLite file named by --store stay there.
+    The worker is a separate process with default settings (each commit survives a power
+    cut). Files are created in a temporary folder in the current directory, so that its
+    disk is measured, and removed afterwards. Jobs in a SQLite file that --store names
+    stay there.
 
-    On PostgreSQL the bench makes a schema of its own (durio_bench_...) and drops it again:
-    nothing else in that database is touched. The server's log, commits and dead row
-    versions are counted for all who use it meanwhile.
+    On PostgreSQL the command creates a schema of its own (durio_bench_...) and drops it
+    afterwards; nothing else in the database is touched. WAL, commits and dead rows are
+    counted for the whole server, including other clients.
 
-    With --cpu: user and system time per job of the worker, of the process that enqueues,
-    and of all processes of a PostgreSQL server on this host. It scatters far less than a
-    rate does, so it can compare two releases. A server elsewhere shows as null.
+    --cpu measures user and system time per job: of the worker, of the process that
+    enqueues, and of all processes of a PostgreSQL server on this host (null for a
+    remote server). CPU time varies much less than a rate, so use it to compare two
+    releases.
+
+    \b
+    Examples:
+      durio bench
+      durio bench --store postgresql://app@db/shop --jobs 5000
+      durio bench --cpu --json
     """
     kind = CpuBenchmark if is_cpu else Benchmark
     passes = passes or (CPU_PASSES if is_cpu else PASSES)

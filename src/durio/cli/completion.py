@@ -11,13 +11,13 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command("completion", short_help="Print a completion script for your shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
-@click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
 @keep_lines
 def command(*, shell: str, is_json: bool) -> None:
-    r"""Print a script that completes commands and options of durio in your shell.
+    r"""Print a shell script that completes commands and options of durio.
 
-    Write it once to the place where your shell looks for such scripts, then open a new
-    shell. Completing loads no App and opens no store.
+    Write it once to the folder where your shell looks for completion scripts, then open
+    a new shell. Completion loads no App and opens no store.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def command(*, shell: str, is_json: bool) -> None:
       durio completion zsh > ~/.zfunc/_durio
       durio completion fish > ~/.config/fish/completions/durio.fish
 
-    For zsh the folder has to be in fpath: put fpath+=~/.zfunc before compinit in ~/.zshrc.
+    For zsh, put fpath+=~/.zfunc before compinit in ~/.zshrc.
 
     With --json: {"shell", "script"}.
     """

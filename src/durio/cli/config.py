@@ -37,18 +37,18 @@ def command() -> None:
 
 
 @command.command("show")
-@click.option("--origin", is_flag=True, help="Say of each where it comes from.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @selection_options
 @app_argument
 @click.pass_obj
 @keep_lines
 def show(env_file: EnvFile | None, *, selection: AppSelection, origin: bool) -> None:
-    r"""Show every setting with its value in this directory.
+    r"""Show every setting and its value in the current directory.
 
-    Strongest first: a flag, the App's code, a DURIO_* variable, the file of --env-file,
-    durio.toml or [tool.durio] of pyproject.toml, the default. Without an App no code is
-    loaded: then these are the settings of an App that sets nothing itself. Passwords in
-    URLs are not shown.
+    Sources in order of precedence: a flag, the App's code, a DURIO_* variable, the file
+    of --env-file, durio.toml or [tool.durio] of pyproject.toml, the default. Without an
+    App no code is loaded, and settings made in code are not shown. Passwords in URLs
+    are hidden.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def show(env_file: EnvFile | None, *, selection: AppSelection, origin: bool) -> 
     flag, code, environment, env file, file or default, "from" the flag, variable or path.
 
     \b
-    Exit codes: 0 ok; 2 usage, or a settings file or variable that is wrong; 4 import
+    Exit codes: 0 ok; 2 usage, or an invalid settings file or variable; 4 import
     """
     app = selection.app()
     rows = [

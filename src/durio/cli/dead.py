@@ -54,19 +54,19 @@ METRIC = "jobs_dead_lettered_total"
 @click.group("dead", short_help="Review dead letters: retry, discard, export, import.")
 @keep_lines
 def command() -> None:
-    r"""Review dead letters: look, retry, discard, export, import.
+    r"""List, show, retry, discard, export and import dead letters.
 
-    A dead letter is a job in state `dead`: it keeps its arguments and every failed
-    attempt. Filters are the same everywhere; a change of many is counted exactly and
-    confirmed first. Who did what is in `durio audit ls`. In place of an id its first 8
-    digits or more are enough, when no other id begins so.
+    A dead letter is a job in state `dead`. It keeps its arguments and every failed
+    attempt. All commands take the same filters. A change of several jobs is counted
+    exactly and confirmed first, and recorded: `durio audit ls`. A prefix of an id is
+    enough if it has at least 8 digits and is unique.
 
     \b
     Exit codes:
       0  done
-      1  some ids could not be changed: each is named, with the reason; or the answer
-         was no, and nothing was changed
-      2  usage, no such task or queue, several Apps, or no terminal to ask at
+      1  some ids could not be changed: each is listed with the reason; or not
+         confirmed, and nothing was changed
+      2  usage, no such task or queue, several Apps, or no terminal for the question
       3, 4, 5  store, import of the App, schema
     """
 
@@ -82,10 +82,11 @@ def command() -> None:
 def list_dead(
     *, selection: ListSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
-    r"""List dead letters, those that came last first.
+    r"""List dead letters; those that died last come first.
 
-    Those of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store;
-    with --all-apps of every App. A task may be written with its App or without.
+    Lists dead letters of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App
+    in the store. --all-apps lists those of every App. --task takes a name with or
+    without the App.
 
     \b
     Examples:
@@ -93,7 +94,7 @@ def list_dead(
       durio dead ls --reason exhausted --newer 2d --json | jq -r '.jobs[].id'
 
     With --json: {"jobs": [...], "cursor"}. A job has the fields of `durio jobs ls`, and
-    {"args", "kwargs", "retried"}; "cursor" is null at the end.
+    {"args", "kwargs", "retried"}; "cursor" is null on the last page.
     """
 
     async def ask(
@@ -136,12 +137,16 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
 @selection_options
 @keep_lines
 def show_dead(*, selection: AppSelection, job_id: str) -> None:
-    """Show everything about one dead letter.
+    r"""Show everything about one dead letter.
 
-    Its arguments, meta, key and options, and every failed attempt with its traceback and
-    last log lines. A job that is not dead is refused: see `durio jobs show`.
+    Shows its arguments, meta, key and options, and every failed attempt with traceback
+    and last log lines. For a job that is not dead use `durio jobs show`.
 
-    Exit codes: 1 there is no such job, 2 it is not dead.
+    \b
+    Example:
+      durio dead show 0198c2f4
+
+    Exit codes: 1 no such job; 2 it is not dead.
 
     With --json: the fields of `durio jobs show`.
     """
@@ -154,16 +159,16 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
 @command.command("retry")
 @filter_options
 @bulk_options
-@click.option("--edit", is_flag=True, help="Change the arguments in $EDITOR; one job.")
+@click.option(
+    "--edit", is_flag=True, help="Edit the arguments in $EDITOR first; for a single id."
+)
 @click.option(
     "--args",
     "arguments",
     metavar="JSON",
-    help="Retry with these arguments in place of its own; one job.",
+    help="Retry with these arguments instead; for a single id.",
 )
-@click.option(
-    "--unchecked", is_flag=True, help="Take edited arguments without checking them."
-)
+@click.option("--unchecked", is_flag=True, help="Do not check new arguments.")
 @selection_options
 @keep_lines
 def retry_dead(
@@ -176,13 +181,14 @@ def retry_dead(
 ) -> int:
     r"""Run dead letters again: by id, by filters, or all of them.
 
-    They keep their ids and their history and get a full budget of attempts. Many are
-    counted exactly and confirmed; what dies after the count is left alone.
+    The jobs keep their ids and their failed attempts, and may use all their attempts
+    again. Several jobs are counted exactly and confirmed; jobs that die after the count
+    are not retried.
 
-    --args takes an object of keywords or an array of positionals, as `durio enqueue`
-    does. It replaces all arguments: what is not given takes the task's default. They are
-    checked before anything is written, by the App's own signature with --app, else by
-    what workers have published.
+    --args takes an object of keyword arguments or an array of positional arguments, as
+    `durio enqueue` does. It replaces all arguments; one that is not given gets the
+    task's default. New arguments are checked before anything is written, against the
+    App of --app, or else against what workers have published.
 
     \b
     Examples:
@@ -192,11 +198,11 @@ def retry_dead(
       durio dead retry --all --dry-run
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     \b
     Exit codes: 1 some ids could not be retried; the rest were
-                2 usage, arguments that do not fit, or no terminal to ask at
+                2 usage, arguments that do not fit, or no terminal for the question
     """
     if edit and arguments is not None:
         raise UsageError("--edit and --args are both given", cure="Give one.")
@@ -216,8 +222,9 @@ def retry_dead(
 def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Delete dead letters for good: by id, by filters, or all of them.
 
-    Always confirmed. `durio dead export` keeps a copy that can be imported again. What
-    was counted in `durio dead totals` stays counted.
+    Asks for confirmation, also for a single id. To keep a copy that can be imported
+    again, run `durio dead export` first. The counters of `durio dead totals` do not
+    change.
 
     \b
     Examples:
@@ -225,11 +232,11 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
       durio dead discard --task send --limit 100 --yes
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     \b
     Exit codes: 1 some ids are not dead; the rest were deleted
-                2 usage, or no terminal to ask at
+                2 usage, or no terminal for the question
     """
     return act_on_selected(selection, bulk, "discard")
 
@@ -241,7 +248,7 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
 @filter_options
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
-    help="A new file; without it: standard output.",
+    help="A new file (default: standard output).",
 )  # fmt: skip
 @selection_options
 @keep_lines
@@ -250,7 +257,7 @@ def export_dead(
 ) -> None:
     r"""Write dead letters as JSON lines, for `durio dead import` and other programs.
 
-    An import takes all of a line but "key" and "run_at".
+    `durio dead import` restores every field except "key" and "run_at".
 
     \b
     Examples:
@@ -260,9 +267,9 @@ def export_dead(
     A line has {"durio", "id", "namespace", "task", "queue", "priority", "reason",
     "payload", "options", "errors", "retried", "losses", "lost", "snoozed", "claim_no",
     "created_at", "run_at", "started_at", "finished_at", "key"}; "durio" is the version
-    of this shape, "payload" is [args, kwargs].
+    of this format, "payload" is [args, kwargs].
 
-    With --json: {"letters", "file"}; it needs --output.
+    With --json: {"letters", "file"}; --json requires --output.
     """
     if selection.is_json and output is None:
         raise UsageError(
@@ -289,11 +296,11 @@ def export_dead(
 def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
     r"""Put exported dead letters into this store; `-` reads standard input.
 
-    Every line is checked first: a bad one is named by its number, and nothing is
-    written. Ids that are stored already stay as they are and are counted as skipped, so
-    the same file can be imported again. Letters keep their App, queue, history and
-    times, but not their idempotency key and due time. When an App is named, a letter of
-    another App is refused.
+    All lines are checked first. A bad line is reported by its number, and nothing is
+    written. Jobs whose id is in the store already are skipped, so the same file can be
+    imported twice. Imported jobs keep their App, queue, failed attempts and times, but
+    not their idempotency key and due time. If you name an App, a line of another App is
+    refused.
 
     \b
     Example:
@@ -302,7 +309,7 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
     With --json: {"letters", "imported", "skipped"}.
 
     \b
-    Exit codes: 2 the file cannot be read, or a line is no dead letter
+    Exit codes: 2 the file cannot be read, or a line is not a dead letter
     """
     name = operator(by)
 
@@ -334,10 +341,14 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
 @selection_options
 @keep_lines
 def show_totals(*, selection: AppSelection) -> None:
-    """Count the jobs that ever died, by queue, task and type of error.
+    r"""Show how many jobs have died so far, by queue, task and type of error.
 
-    The figures only grow: retrying or discarding a dead letter changes nothing. Unless
-    an App is named, those of every App in the store are counted.
+    These counters only grow; retrying or discarding a dead letter does not change them.
+    Without an App, those of every App in the store are shown.
+
+    \b
+    Example:
+      durio dead totals --name shop
 
     With --json: {"jobs_dead_lettered_total": [{"labels": {"queue", "task",
     "error_type"}, "value"}]}; a task begins with the name of its App.

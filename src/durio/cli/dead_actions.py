@@ -111,10 +111,10 @@ def bulk_options_for(all_help: str, limit_help: str) -> Decorator:
 
 
 bulk_options = bulk_options_for(
-    "Every dead letter.", "At most N, those that are dead the longest."
+    "All dead letters.", "Change at most N jobs; those that died first come first."
 )
 job_bulk_options = bulk_options_for(
-    "Every job that this can change.", "Change at most N jobs."
+    "All jobs in a state that this command can change.", "Change at most N jobs."
 )
 
 

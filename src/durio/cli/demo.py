@@ -54,16 +54,18 @@ TABLE_COLUMNS = (
 @click.option(
     "--seconds",
     type=click.FloatRange(SECONDS_MIN, SECONDS_MAX),
+    metavar="SECONDS",
     default=SECONDS_DEFAULT,
     show_default=True,
-    help="How long the shop is busy; then what is under way comes to its end.",
+    help="How long to enqueue jobs; then the remaining jobs finish.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(2, WORKERS_MAX),
+    metavar="N",
     default=WORKERS_DEFAULT,
     show_default=True,
-    help="Worker processes; one of them is killed.",
+    help="Number of worker processes; one of them is killed.",
 )
 @click.option(
     "--chaos",
@@ -71,13 +73,16 @@ TABLE_COLUMNS = (
     help="Kill a worker or a child process every few seconds, not only once.",
 )
 @click.option(
-    "--store", "url", help="A store to use; default: a temporary SQLite file."
+    "--store",
+    "url",
+    metavar="URL",
+    help="Store to use (default: a temporary SQLite file).",
 )
 @click.option(
     "--keep", is_flag=True, help="Keep the temporary folder: store, ledger, logs."
 )
 @click.option(
-    "--no-browser", is_flag=True, help="Open no browser; there is nothing to open yet."
+    "--no-browser", is_flag=True, help="Do not open a browser (none is opened yet)."
 )
 @JSON_OPTION
 @keep_lines
@@ -93,11 +98,11 @@ def command(
 ) -> int:
     r"""Run a small shop and kill one of its workers in the middle of jobs.
 
-    Mails, a bank that is away now and then, images in child processes with progress, one
-    that crashes whatever opens it, an order that cannot be delivered, a burst against a
-    bounded queue, a customer who clicks twice, two cancels. The workers run under a
-    supervisor, which replaces what is killed. Ends with a table and the line "N jobs: D
-    done, X dead, 0 lost, 0 doubled"; jobs that were cancelled on request are counted apart.
+    The shop sends mail, uses a bank that fails at times, resizes images in child
+    processes with progress (one image crashes its process), fails to deliver an order,
+    fills a bounded queue, enqueues a job twice with one key, and cancels two jobs. A
+    supervisor replaces the killed processes. The demo ends with a table and the line "N
+    jobs: D done, X dead, 0 lost, 0 doubled"; cancelled jobs are counted separately.
 
     \b
     Examples:
@@ -107,8 +112,8 @@ def command(
 
     \b
     Exit codes:
-      0    every promise was kept
-      1    one was broken, or too little happened to prove anything
+      0    every check passed
+      1    a check failed, or too little happened to tell
       130, 143  SIGINT, SIGTERM
     """
     del no_browser

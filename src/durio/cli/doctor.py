@@ -21,18 +21,18 @@ INDENT = " " * 13
 FIX_INDENT = INDENT + " " * len("fix: ")
 
 
-@click.command("doctor", short_help="Look for trouble, and say what to do about it.")
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.command("doctor", short_help="Check machine, settings and store for problems.")
+@click.option("--strict", is_flag=True, help="Exit with 8 for warnings too.")
 @selection_options
 @app_argument
 @keep_lines
 def command(*, selection: AppSelection, strict: bool) -> int:
-    r"""Look for trouble, and say what to do about it.
+    r"""Check for problems, and print how to fix each.
 
-    Machine, settings, the store's place and file, queues, workers and, with an App, the
-    source of its tasks. Nothing is made, changed or repaired; a scratch file beside the
-    store measures the disk. Unless an App is named, the queues of every App in the store
-    are looked at.
+    Checks the machine, the settings, the store and its location, queues, workers and,
+    with an App, the source of its tasks. Nothing is created, changed or repaired,
+    except for a temporary file beside the store that measures the disk. Without an App,
+    the queues of every App in the store are checked.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def command(*, selection: AppSelection, strict: bool) -> int:
     "warnings"}; "severity" is ok, warning or error.
 
     \b
-    Exit codes: 0 no errors; 8 errors (with --strict: or warnings); 2 usage
+    Exit codes: 0 no errors; 8 errors (with --strict also warnings); 2 usage
     """
     app, found = load_or_report(selection)
     has_code = app.origin is not None and not any(f.severity == "error" for f in found)

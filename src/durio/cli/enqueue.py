@@ -43,12 +43,18 @@ option_flags = with_options(
 )
 
 
-@click.command("enqueue", short_help="Ask for a job by name; wait for its result.")
+@click.command(
+    "enqueue", short_help="Enqueue a job by task name; optionally wait for it."
+)
 @click.argument("task", metavar="NAME")
 @click.argument("arguments", metavar="[JSON]", default="", required=False)
-@click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option(
-    "--timeout", metavar="DURATION", help="With --wait: how long, such as 30s (24h)."
+    "--wait", is_flag=True, help="Wait until the job ends and print its result."
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    help="Longest wait with --wait, such as 30s (default 24h).",
 )
 @option_flags
 @selection_options
@@ -62,14 +68,15 @@ def command(
     timeout: str | None,
     **given: Any,
 ) -> int:
-    r"""Ask for a job by name; this needs no task code.
+    r"""Enqueue a job by the name of its task; the task's code is not needed.
 
     A name without a dot is a task of one App: --app, --name, DURIO_APP, DURIO_NAME, the
-    only App of the store, or `app` in an empty file. A SQLite store that --store, an App,
-    DURIO_URL or the settings file names is created; the default one is not. JSON is an object of keywords or an array of positionals; `-` reads it from standard
-    input. Names and arguments are checked against what --app declares, or else against
-    what workers have published. The command returns after the write that survives a
-    power cut.
+    only App in the store, or `app` if the SQLite file is empty. JSON is an object of
+    keyword arguments or an array of positional arguments; `-` reads it from standard
+    input. Name and arguments are checked against the App of --app, or else against what
+    workers have published. The command creates a SQLite store that --store, an App,
+    DURIO_URL or the settings file names, but never the default one. It returns when the
+    job is durable: a power cut does not lose it.
 
     \b
     Examples:
@@ -82,9 +89,9 @@ def command(
 
     \b
     Exit codes: 2 wrong name, arguments or options; 3 store; 75 the queue is full or
-    closed: the error says when to try again, with --json as "retry_after"; with --wait
+    closed: the error says when to try again ("retry_after" with --json). With --wait:
       6  the job is dead: its reason and last error are printed
-      7  the time is over; the job goes on
+      7  timeout; the job is not cancelled
       1  the job was cancelled
     """
     args, kwargs = parse_arguments(arguments)

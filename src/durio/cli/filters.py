@@ -73,10 +73,10 @@ QUEUE_OPTION = click.option("--queue", metavar="QUEUE", help="Only jobs of this 
 ERROR_OPTION = click.option(
     "--error",
     metavar="TEXT",
-    help="Only with this in the type or text of the last error, in any case.",
+    help="Only jobs whose last error contains TEXT in type or message; case is ignored.",
 )
 REASON_OPTION = click.option(
-    "--reason", type=click.Choice(REASONS), help="Only dead for this."
+    "--reason", type=click.Choice(REASONS), help="Only jobs that died for this reason."
 )
 filter_options = grouped_options(
     "filters",
@@ -85,8 +85,16 @@ filter_options = grouped_options(
     QUEUE_OPTION,
     ERROR_OPTION,
     REASON_OPTION,
-    click.option("--older", metavar="DURATION", help="Only dead for longer: 1h, 2d."),
-    click.option("--newer", metavar="DURATION", help="Only dead since then: 1h, 2d."),
+    click.option(
+        "--older",
+        metavar="DURATION",
+        help="Only jobs that died longer ago, such as 1h or 2d.",
+    ),
+    click.option(
+        "--newer",
+        metavar="DURATION",
+        help="Only jobs that died within this time, such as 1h or 2d.",
+    ),
 )
 job_filter_options = grouped_options(
     "filters",
@@ -105,12 +113,12 @@ job_filter_options = grouped_options(
     click.option(
         "--older",
         metavar="DURATION",
-        help="Only jobs that ended, or were created and have not ended, longer ago.",
+        help="Only jobs that ended (if unfinished: were created) longer ago, such as 1h.",
     ),
     click.option(
         "--newer",
         metavar="DURATION",
-        help="Only jobs that ended, or were created and have not ended, since then.",
+        help="Only jobs that ended (if unfinished: were created) within this time.",
     ),
 )
 
@@ -118,14 +126,17 @@ job_filter_options = grouped_options(
 LIMIT_OPTION = click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),
+    metavar="N",
     default=50,
     show_default=True,
-    help="Show at most N jobs.",
+    help="Show at most N rows.",
 )
 
 
 CURSOR_OPTION = click.option(
-    "--cursor", metavar="CURSOR", help="Go on where the last list ended."
+    "--cursor",
+    metavar="CURSOR",
+    help="Continue from the cursor that the previous page printed.",
 )
 page_options = with_options(LIMIT_OPTION, CURSOR_OPTION)
 

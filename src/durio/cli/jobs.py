@@ -33,14 +33,14 @@ COLUMNS = (
 def command() -> None:
     r"""List, show, retry, cancel, run, discard and rename jobs.
 
-    Jobs are named by id, or chosen by filters; a change of many is counted exactly and
-    confirmed first. The first 8 digits of an id or more are enough, when no other id
-    begins with them. Who did what is in `durio audit ls`.
+    Choose jobs by id or by filters. A change of several jobs is counted exactly and
+    confirmed first. A prefix of an id is enough if it has at least 8 digits and is
+    unique. Changes are recorded: `durio audit ls`.
 
     \b
     Exit codes:
       0  done
-      1  something could not be done to some of the ids: each is named, with why
+      1  some ids could not be changed: each is listed with the reason
       2  usage, or not confirmed
       3, 4, 5  store, import of the App, schema
     """
@@ -54,10 +54,11 @@ def command() -> None:
 def list_jobs(
     *, selection: ListSelection, filters: Filters, limit: int, cursor: str | None
 ) -> None:
-    r"""List jobs, the newest first.
+    r"""List jobs, newest first.
 
-    Jobs of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store;
-    with --all-apps of every App. A task may be written with its App or without.
+    Lists jobs of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App in the
+    store. --all-apps lists those of every App. --task takes a name with or without the
+    App.
 
     \b
     Examples:
@@ -68,7 +69,7 @@ def list_jobs(
     With --json: {"jobs": [...], "cursor"}. A job has {"id", "namespace", "task", "queue",
     "priority", "state", "attempt", "max_attempts", "created_at", "run_at",
     "started_at", "finished_at", "reason", "worker", "error_type", "error"}. "cursor" is
-    null at the end; "max_attempts" is null when this process cannot know it.
+    null on the last page; "max_attempts" is null when it is not known here.
     """
 
     async def ask(
@@ -105,10 +106,14 @@ def cells(row: dict[str, Any], now: float) -> list[Any]:
 @selection_options
 @keep_lines
 def show_one(*, selection: AppSelection, job_id: str) -> None:
-    """Show everything about one job.
+    r"""Show everything about one job.
 
-    Its arguments, meta and options, its times, progress and result, and every failed
-    attempt with its traceback and last log lines.
+    Shows its arguments, meta and options, its times, progress and result, and every
+    failed attempt with traceback and last log lines.
+
+    \b
+    Example:
+      durio jobs show 0198c2f4
 
     With --json: the fields of `jobs ls`, and {"args", "kwargs", "meta", "options", "key",
     "progress", "result", "result_until", "cancel_asked", "retried", "losses",
@@ -130,7 +135,7 @@ def show_one(*, selection: AppSelection, job_id: str) -> None:
 def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Run dead or cancelled jobs again: by id, by filters, or all of them.
 
-    They keep their ids and get a full budget of attempts.
+    The jobs keep their ids and may use all their attempts again.
 
     \b
     Examples:
@@ -138,7 +143,7 @@ def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
       durio jobs retry --state cancelled --task send --newer 1h
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     Exit code 1 when some ids could not be retried; the rest were.
     """
@@ -153,7 +158,7 @@ def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
 def cancel_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Cancel jobs that have not ended: by id, by filters, or all of them.
 
-    A waiting job is cancelled at once. A running one is asked to stop and stays
+    A waiting job is cancelled at once. A running job is asked to stop; its state stays
     `running` until it does.
 
     \b
@@ -162,7 +167,7 @@ def cancel_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
       durio jobs cancel --state scheduled --task send --dry-run
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     Exit code 1 when some ids could not be cancelled; the rest were.
     """
@@ -177,7 +182,7 @@ def cancel_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
 def run_jobs_now(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Make scheduled jobs ready now: by id, by filters, or all of them.
 
-    Also jobs that failed and wait for their next attempt. A worker runs them as soon as
+    This includes jobs that failed and wait for their next attempt. A worker runs them as soon as
     it has a free slot.
 
     \b
@@ -186,7 +191,7 @@ def run_jobs_now(*, selection: AppSelection, bulk: BulkSelection) -> int:
       durio jobs run --task send --error timeout
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     Exit code 1 when some ids are not scheduled; the rest were made ready.
     """
@@ -201,14 +206,15 @@ def run_jobs_now(*, selection: AppSelection, bulk: BulkSelection) -> int:
 def discard_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     r"""Delete dead jobs for good: by id, by filters, or all of them.
 
-    Always confirmed. `durio dead export` keeps a copy that can be imported again.
+    Asks for confirmation, also for a single id. To keep a copy that can be imported
+    again, run `durio dead export` first.
 
     \b
     Example:
       durio jobs discard --task send --reason unknown_task --older 7d
 
     With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; an open transaction has the `held` ones.
+    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
 
     Exit code 1 when some ids are not dead; the rest were deleted.
     """

@@ -38,19 +38,19 @@ def rename_jobs(
     dry_run: bool,
     by: str | None,
 ) -> None:
-    r"""Give the stored jobs of a task its new name.
+    r"""Rename the task of stored jobs, after the task was renamed in code.
 
-    Waiting and dead jobs are renamed, in steps; idempotency keys go along. Running jobs
-    stay, so keep the old name in `aliases=` until they have ended. A worker must know
-    NEW, or the App that --app names.
+    Renames waiting and dead jobs, in several transactions; their idempotency keys stay
+    valid. Running jobs keep the old name: leave it in `aliases=` until they have ended.
+    NEW must be a task that a worker has published, or one of the App that --app names.
 
     \b
     Examples:
       durio jobs rename send_mail send_receipt --dry-run
       durio jobs rename shop.send_mail shop.send_receipt --yes --by deploy
 
-    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: another
-    job has their key, or an open transaction has them.
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were not
+    renamed: another job has their key, or an open transaction locks them.
 
     \b
     Exit codes: 2 usage, no worker knows NEW, or not confirmed: nothing was renamed

@@ -35,28 +35,31 @@ from durio.model.names import did_you_mean
 from durio.model.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "worker": ("durio.cli.worker", "Run the jobs of an App until a signal stops it."),
-    "enqueue": ("durio.cli.enqueue", "Ask for a job by name; wait for its result."),
+    "worker": ("durio.cli.worker", "Run the jobs of an App."),
+    "enqueue": (
+        "durio.cli.enqueue",
+        "Enqueue a job by task name; optionally wait for it.",
+    ),
     "jobs": (
         "durio.cli.jobs",
         "List, show, retry, cancel, run, discard, rename jobs.",
     ),
     "queues": (
         "durio.cli.queues",
-        "See queues; pause, bound, drain, move, purge them.",
+        "List, pause, resume, limit, drain, move, purge queues.",
     ),
     "dead": ("durio.cli.dead", "Review dead letters: retry, discard, export, import."),
-    "workers": ("durio.cli.workers", "List workers, look into them, drain them."),
-    "audit": ("durio.cli.audit", "See what people did by hand."),
-    "migrate": ("durio.cli.schema", "Make or upgrade a store's schema, or look at it."),
-    "move": ("durio.cli.move", "Move jobs from a file to PostgreSQL."),
-    "tail": ("durio.cli.tail", "See what happens, as it happens."),
-    "doctor": ("durio.cli.doctor", "Look for trouble, and say what to do about it."),
+    "workers": ("durio.cli.workers", "List, inspect and drain workers."),
+    "audit": ("durio.cli.audit", "Show what operators changed, and when."),
+    "migrate": ("durio.cli.schema", "Create, upgrade or check the schema of a store."),
+    "move": ("durio.cli.move", "Move all jobs from a SQLite file to PostgreSQL."),
+    "tail": ("durio.cli.tail", "Follow events of all processes live."),
+    "doctor": ("durio.cli.doctor", "Check machine, settings and store for problems."),
     "config": (
         "durio.cli.config",
         "Show effective settings and where each comes from.",
     ),
-    "bench": ("durio.cli.bench", "Measure this machine against the bare driver."),
+    "bench": ("durio.cli.bench", "Measure throughput and latency on this machine."),
     "demo": ("durio.cli.demo", "Run a small shop and kill one of its workers."),
     "completion": (
         "durio.cli.completion",
@@ -68,15 +71,15 @@ COMPLETION_VARIABLE = "_DURIO_COMPLETE"
 
 EXIT_CODES = """\b
 Exit codes:
-  0  ok, also a worker that drained     6    the awaited job is dead
-  1  the command failed                 7    the time to wait is over
-  2  usage                              8    doctor found errors
-  3  no store, or out of reach          130  interrupted
+  0  success; the worker drained        6    the awaited job is dead
+  1  the command failed                 7    timeout
+  2  usage error                        8    doctor found errors
+  3  store missing or unreachable       130  interrupted
   4  the App cannot be imported         143  terminated before the drain ended
-  5  the schema: missing, older, newer  75   queue full or closed; try again later
-  9  worker processes keep dying: a crash loop
-  70 a worker cannot go on in its process: a task blocked the event loop past its
-     hard limit, too many abandoned attempts hang on, or no child process starts
+  5  schema missing, older or newer     75   queue full or closed; try again later
+  9  crash loop: worker processes keep dying
+  70 the worker process must be replaced: a task blocked the event loop past its hard
+     limit, too many abandoned attempts still run, or no child process starts
 """
 INTERRUPTED = 130
 # Errors of a write to a stream; errors about a file include its name.
@@ -203,18 +206,19 @@ def keep_lines(function: Function) -> Function:
 @click.option(
     "--env-file",
     metavar="FILE",
-    help="Read KEY=VALUE lines from FILE; variables that are set already win.",
+    help="Read environment variables (KEY=VALUE) from FILE; set ones are kept.",
 )
 @click.pass_context
 @keep_lines
 def commands(ctx: click.Context, env_file: str | None) -> None:
-    r"""Durable jobs: typed tasks, one store, nothing lost.
+    r"""Durable background jobs on SQLite or PostgreSQL.
 
     An App has a store and a name. Commands take both from --app MODULE:APP, else from
     DURIO_APP, else from `app` in durio.toml or [tool.durio] of pyproject.toml in the
-    current directory. Without an App: --store, DURIO_URL, `url` in that file, or
-    sqlite:///durio.db; and --name, DURIO_NAME, `name` in that file, or the only App of the
-    store. --store alone never imports your code. See: durio config show --origin
+    current directory. Without an App, the store is --store, DURIO_URL, `url` in that
+    file or sqlite:///durio.db, and the name is --name, DURIO_NAME, `name` in that file
+    or the only App in the store. With --store and without --app your code is not
+    imported (except by worker). To see what applies: durio config show --origin
 
     \b
     Start here:
@@ -222,8 +226,8 @@ def commands(ctx: click.Context, env_file: str | None) -> None:
       durio enqueue resize '{"path": "cat.png"}' --wait
       durio jobs ls --state dead
 
-    Every command takes --json. Then the answer is one JSON object on standard output,
-    also when it is an error: {"error": {"code", "what", "cure"}}.
+    Every command takes --json: it prints one JSON object to standard output. An error
+    is {"error": {"code", "what", "cure"}}.
     """
     if env_file is not None:  # by name: `--help` loads no App code
         reader = importlib.import_module("durio.cli.env_file")

@@ -32,16 +32,18 @@ DRAIN_SECONDS = 120.0
 WIDTH = 24
 
 
-@click.command("move", short_help="Move jobs from a file to PostgreSQL.")
+@click.command("move", short_help="Move all jobs from a SQLite file to PostgreSQL.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option(
     "--timeout",
     metavar="DURATION",
-    help="How long workers may take to end what they run (2m).",
+    help="How long workers may finish running jobs (default 2m).",
 )
 @click.option(
-    "--back-out", is_flag=True, help="Open FROM again, unless TO has been opened."
+    "--back-out",
+    is_flag=True,
+    help="Undo the move and reopen FROM; only before TO has opened.",
 )
 @YES_OPTION
 @DRY_RUN_OPTION
@@ -49,17 +51,17 @@ WIDTH = 24
 @JSON_OPTION
 @keep_lines
 def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
-    r"""Move all jobs of a SQLite file to PostgreSQL, while both are in use.
+    r"""Move all jobs from a SQLite file to PostgreSQL while both are in use.
 
-    Workers on the file are asked to end: they finish what they run, or give it back. Then
-    the file is frozen: a program that writes to it gets the error `store_moved`, which names the new
-    store, and has written nothing. Every job is copied with its id, state, counters, key,
-    times and result, both sides are compared, and the queues open in the new store as they
-    were in the file, which stays frozen for good.
+    First the workers on the file drain: they finish running jobs or give them back.
+    Then the file is frozen: every write to it fails with `store_moved`, which names the
+    new store. Every job is copied with its id, state, counters, key, times and result,
+    and both sides are compared. Finally the queues open in the new store, in the state
+    they had in the file. The file stays frozen.
 
-    Run it again after a crash or a lost connection: it goes on where it was, and no job is
-    copied twice. The schema must be there: durio migrate --store TO. Start workers and
-    producers with the new URL whenever you like: they wait until the move is over.
+    After a crash or a lost connection run the command again: it continues, and copies
+    no job twice. The schema must exist: durio migrate --store TO. You can start workers
+    and producers with the new URL at any time; they wait until the move is over.
 
     \b
     Examples:
@@ -68,14 +70,14 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
       durio move sqlite:///jobs.db postgresql://app@db/shop --back-out
 
     With --json: {"from", "to", "stage", "jobs": {"namespace": {"state": n}}, "workers",
-    "running", "keys", "pruned", "strangers", "digest", "seconds", "dry_run"}. `pruned` jobs
-    reached the end of their retention on the way, `strangers` are jobs of the same Apps that
-    came to the new store from elsewhere.
+    "running", "keys", "pruned", "strangers", "digest", "seconds", "dry_run"}. "pruned"
+    counts jobs whose retention ended during the move, "strangers" jobs of the same Apps
+    that the new store has and the file does not.
 
     \b
     Exit codes: 1 the two sides differ, or TO has jobs of these Apps already
                 2 usage, not confirmed; 3 store; 5 schema of TO
-                7 workers did not end in time; 130 interrupted; run it again
+                7 workers did not stop in time; 130 interrupted; run it again
     """
     check_stores(source, target)
     place = AppSelection(app_path=None, store=source, name=None, is_json=is_json)

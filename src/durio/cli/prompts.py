@@ -20,12 +20,12 @@ from durio.ports.control import Action
 
 OPERATOR_CHARS_MAX = 180  # the store keeps 200 characters; ` via cli` is appended
 
-YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+YES_OPTION = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 DRY_RUN_OPTION = click.option(
-    "--dry-run", is_flag=True, help="Only count; change nothing."
+    "--dry-run", is_flag=True, help="Count the jobs; change nothing."
 )
 BY_OPTION = click.option(
-    "--by", metavar="WHO", help="Who does it, for the audit (default: user@host)."
+    "--by", metavar="WHO", help="Name to record in the audit (default: user@host)."
 )
 
 

@@ -169,20 +169,23 @@ DRAIN_SECONDS_MAX = 86400.0
 BOUNDS = {"none": NO_BOUND, "code": AS_IN_CODE}
 
 
-@click.group("queues", short_help="See queues; pause, bound, drain, move, purge them.")
+@click.group(
+    "queues", short_help="List, pause, resume, limit, drain, move, purge queues."
+)
 @keep_lines
 def command() -> None:
-    r"""See queues, and act on them by hand.
+    r"""List queues; pause, resume, limit, drain, move and purge them.
 
-    Queues belong to an App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the
-    store. A change reaches every worker within a second, and is kept in `durio audit ls`.
+    Queues belong to an App: --app, --name, DURIO_APP, DURIO_NAME, or the only App in
+    the store. A change reaches every worker within a second and is recorded: `durio
+    audit ls`.
 
     \b
     Exit codes:
       0  done
-      1  the answer was no: nothing was changed
-      2  usage, no such queue, several Apps, or no terminal to ask at
-      7  drain: the time is over; the queue stays closed
+      1  not confirmed; nothing was changed
+      2  usage, no such queue, several Apps, or no terminal for the question
+      7  drain: timeout; the queue stays closed
       3, 4, 5  store, import of the App, schema
     """
 
@@ -191,17 +194,18 @@ def command() -> None:
 @list_options
 @keep_lines
 def list_queues(*, selection: ListSelection) -> None:
-    r"""List the queues of an App that were ever used; with --all-apps of every App.
+    r"""List the queues of an App, or with --all-apps of every App.
 
-    `oldest` is how long the oldest ready job has been waiting. `bound` is what waits and
-    how much may: * is set by hand and beats the code. `workers` are those that serve it.
+    Lists every queue that was ever used. `oldest`: how long the oldest ready job has
+    waited. `bound`: waiting jobs / the most that may wait; * marks a bound set by
+    `durio queues limit`, which overrides the code. `workers`: how many serve the queue.
 
     \b
     States:
       open    takes jobs and gives them to workers
       paused  gives no jobs to workers
-      closed  takes no new jobs; with `paused`: neither
-      over    beyond the soft bound of queues without one
+      closed  takes no new jobs (may also be paused)
+      over    above the soft bound that applies to queues without a bound
 
     With --json: {"queues": [{"queue", "namespace", "paused", "closed", "over", "ready",
     "scheduled", "blocked", "running", "dead", "oldest_at", "depth", "maxsize",
@@ -271,7 +275,7 @@ def cells(row: QueueRow, now: float) -> list[Any]:
 
 @command.command("pause")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True)
-@click.option("--reason", metavar="TEXT", help="Why, for the audit.")
+@click.option("--reason", metavar="TEXT", help="Reason to record in the audit.")
 @BY_OPTION
 @selection_options
 @keep_lines
@@ -282,16 +286,16 @@ def pause_queues(
     reason: str | None,
     by: str | None,
 ) -> None:
-    r"""Give no jobs of these queues to workers; running ones go on.
+    r"""Stop workers from starting jobs of these queues; running jobs continue.
 
-    New jobs are taken and wait. Workers give back, uncharged, what they hold and have
-    not begun.
+    New jobs are accepted and wait. Workers give back jobs that they have claimed and
+    not started; no attempt is counted.
 
     \b
     Example:
       durio queues pause mail
 
-    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    With --json: {"queues": [...]}, with the fields of `durio queues ls`.
     """
     why = None if reason is None else check_reason_text(reason)
     change_queues(selection, queues, QueueChange(paused=True, reason=why), by)
@@ -305,13 +309,13 @@ def pause_queues(
 def resume_queues(
     *, selection: AppSelection, queues: tuple[str, ...], by: str | None
 ) -> None:
-    r"""Undo `pause` and `drain`: these queues take jobs and give them to workers.
+    r"""Undo `pause` and `drain`: accept new jobs and let workers run them.
 
     \b
     Example:
       durio queues resume mail newsletter
 
-    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    With --json: {"queues": [...]}, with the fields of `durio queues ls`.
     """
     change_queues(selection, queues, QueueChange(paused=False, closed=False), by)
 
@@ -322,7 +326,7 @@ def resume_queues(
     "--maxsize",
     required=True,
     metavar="N|none|code",
-    help="How many jobs may wait; none: no bound; code: as the code says.",
+    help="How many jobs may wait; none: no bound; code: back to the value in the code.",
 )
 @BY_OPTION
 @selection_options
@@ -330,16 +334,17 @@ def resume_queues(
 def limit_queue(
     *, selection: AppSelection, queue: str, maxsize: str, by: str | None
 ) -> None:
-    r"""Bound how many jobs may wait in a queue; this beats the code.
+    r"""Set how many jobs may wait in a queue; overrides the code.
 
-    Jobs that wait already stay, also beyond the bound; retries and rescues always enter.
+    Jobs already in the queue stay, even above the bound. Retries and rescued jobs are
+    always accepted.
 
     \b
     Examples:
       durio queues limit mail --maxsize 1000
       durio queues limit mail --maxsize code
 
-    With --json: {"queues": [...]}, as `durio queues ls` has them.
+    With --json: {"queues": [...]}, with the fields of `durio queues ls`.
     """
     change_queues(selection, [queue], QueueChange(maxsize=parse_bound(maxsize)), by)
 
@@ -378,17 +383,18 @@ def change_queues(
 
 @command.command("drain")
 @click.argument("queue", metavar="QUEUE")
-@click.option("--timeout", metavar="DURATION", help="Wait at most this time (24h).")
+@click.option("--timeout", metavar="DURATION", help="Longest wait (default 24h).")
 @BY_OPTION
 @selection_options
 @keep_lines
 def drain_queue(
     *, selection: AppSelection, queue: str, timeout: str | None, by: str | None
 ) -> None:
-    r"""Close a queue for new jobs, and wait until nothing waits or runs in it.
+    r"""Close a queue to new jobs and wait until no job waits or runs in it.
 
-    An enqueue to it gets an error meanwhile; retries still enter. It stays closed,
-    also after Ctrl-C and when the time is over: `durio queues resume` opens it again.
+    Until it is reopened, enqueueing into the queue raises an error; retries are still
+    accepted. The queue stays closed after the drain, after Ctrl-C and after a timeout:
+    `durio queues resume` reopens it.
 
     \b
     Example:
@@ -397,8 +403,8 @@ def drain_queue(
     With --json: {"queue", "closed", "waiting", "running"}, at the end.
 
     \b
-    Exit codes: 2 usage, no such queue, or it is paused with jobs: it was not closed
-                7 the time is over; 130 interrupted; the queue stays closed
+    Exit codes: 2 usage, no such queue, or a paused queue with jobs (it is not closed)
+                7 timeout; 130 interrupted; the queue stays closed
     """
     limit = DRAIN_SECONDS_MAX if timeout is None else seconds(timeout, "--timeout")
     row = close_and_wait(selection, queue, limit, operator(by))
@@ -417,9 +423,7 @@ def drain_queue(
 @command.command("move")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option(
-    "--create", is_flag=True, help="TO may be a queue that does not exist yet."
-)
+@click.option("--create", is_flag=True, help="Allow a TO that does not exist yet.")
 @YES_OPTION
 @DRY_RUN_OPTION
 @BY_OPTION
@@ -435,20 +439,20 @@ def move_jobs(
     dry_run: bool,
     by: str | None,
 ) -> None:
-    r"""Move the waiting jobs of a queue to another; running ones stay.
+    r"""Move the waiting jobs of a queue to another; running jobs stay.
 
-    Priority, due time and order are kept. A bound of the other queue is not asked.
+    Priority, due time and order are kept. The bound of TO is ignored.
 
     \b
     Examples:
       durio queues move mail newsletter
       durio queues move mail newsletter --yes --by deploy
 
-    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: an open
-    transaction has them.
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were
+    not changed: an open transaction locks them.
 
     \b
-    Exit codes: 1 the answer was no; 2 usage, no such queue: nothing was moved
+    Exit codes: 1 not confirmed; 2 usage, no such queue; nothing was moved
     """
     if source == target:
         raise UsageError(f"{source} and {target} are the same queue", cure="Name two.")
@@ -477,22 +481,22 @@ def move_jobs(
 def purge_queue(
     *, selection: AppSelection, queue: str, yes: bool, dry_run: bool, by: str | None
 ) -> None:
-    r"""Cancel all jobs that wait in a queue; running ones and dead letters stay.
+    r"""Cancel all waiting jobs of a queue; running jobs and dead letters stay.
 
-    Nothing is erased: they are cancelled, can be seen with `durio jobs ls --state
-    cancelled` and brought back with `durio jobs retry`. Above 100 jobs the queue's name
-    has to be typed. What is enqueued after the count stays.
+    Cancelled jobs are not deleted: `durio jobs ls --state cancelled` lists them and
+    `durio jobs retry` runs them again. For more than 100 jobs you must type the name of
+    the queue. Jobs enqueued after the count are not cancelled.
 
     \b
     Examples:
       durio queues purge newsletter --dry-run
       durio queues purge newsletter --yes
 
-    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were left: an open
-    transaction has them.
+    With --json: {"counted", "done", "held", "dry_run"}. `held` jobs were
+    not changed: an open transaction locks them.
 
     \b
-    Exit codes: 1 the answer was no; 2 usage, no such queue: nothing was cancelled
+    Exit codes: 1 not confirmed; 2 usage, no such queue; nothing was cancelled
     """
     _, counted = count_waiting(selection, queue, [queue])
     jobs, jobs_text = counted.limit, waiting_jobs_text(counted.limit)

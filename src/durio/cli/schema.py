@@ -19,23 +19,26 @@ from durio.cli.output import show_json, show_text
 from durio.model.errors import SchemaMismatch, StoreError, UsageError
 
 
-@click.command("migrate", short_help="Make or upgrade a store's schema, or look at it.")
+@click.command("migrate", short_help="Create, upgrade or check the schema of a store.")
 @click.option(
-    "--check", is_flag=True, help="Only tell, write nothing; 5: not up to date."
+    "--check", is_flag=True, help="Only check; exit code 5 if not up to date."
 )
-@click.option("--sql", is_flag=True, help="Print the migrations as SQL, do nothing.")
+@click.option(
+    "--sql", is_flag=True, help="Print the migrations as SQL; change nothing."
+)
 @selection_options
 @app_argument
 @keep_lines
 def command(*, selection: AppSelection, check: bool, sql: bool) -> int:
-    r"""Make a store's schema, or bring it up to date with this release.
+    r"""Create the schema of a store, or upgrade it to this release.
 
-    A SQLite file does this by itself whenever it is opened, so there the command is for
-    deployments that want it done, or known, beforehand. A PostgreSQL schema is made and
-    changed by this command alone, with a role that may create tables; workers of the
-    release before may go on meanwhile. A schema that is newer than this release, or made
-    by another text of a migration, is never touched. A SQLite store that --store, an App,
-    DURIO_URL or the settings file names is created; the default one is not.
+    A SQLite file is created and upgraded whenever it is opened; there, use this command
+    to do or check that before a deployment. A PostgreSQL schema is created and upgraded
+    by this command only, with a role that may create tables; workers of the previous
+    release may keep running. A schema that is newer than this release, or whose
+    migrations differ from ours, is never changed. The command creates a SQLite store
+    that --store, an App, DURIO_URL or the settings file names, but never the default
+    one.
 
     \b
     Examples:

@@ -64,7 +64,7 @@ supervise_options = with_options(
     click.option(
         "--recycle-rss",
         metavar="SIZE",
-        help="Replace a worker process above this memory, such as 500MB.",
+        help="Replace a worker process that uses more memory, such as 500MB (with --processes).",
     ),
     click.option("--supervised", type=int, hidden=True),
 )

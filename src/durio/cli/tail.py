@@ -54,7 +54,7 @@ class TailFilter:
         return self.task in {None, task, task.partition(".")[2]}
 
 
-@click.command("tail", short_help="See what happens, as it happens.")
+@click.command("tail", short_help="Follow events of all processes live.")
 @click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")
 @click.option("--task", metavar="TASK", help="Only jobs of this task.")
 @click.option(
@@ -65,7 +65,7 @@ class TailFilter:
     "--level",
     type=click.Choice(list(LEVEL_NUMBERS), case_sensitive=False),
     default="DEBUG",
-    help="The lowest level that is shown (DEBUG).",
+    help="Lowest level to show (default debug).",
 )
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help="End after N events."
@@ -77,12 +77,13 @@ class TailFilter:
 def command(
     *, selection: AppSelection, limit: int | None, seconds: str | None, **given: Any
 ) -> None:
-    r"""See what happens on a store, as it happens, in every process.
+    r"""Follow the events of all processes on a store live.
 
-    Workers send what they log, of every level, while a command listens; programs send
-    which jobs they enqueue. Nothing is stored: what happened before is in durio jobs ls,
-    and a listener that is too slow learns how many events it missed. It may take a
-    second until every process has noticed. Ctrl-C ends it.
+    While the command listens, workers send everything they log, at every level, and
+    programs send the jobs that they enqueue. It can take a second until every process
+    has noticed the listener. Events are not stored: for the past use durio jobs ls. If
+    the listener is too slow, it prints how many events it missed. Ctrl-C ends the
+    command.
 
     \b
     Examples:
@@ -91,8 +92,8 @@ def command(
       durio tail --event 'job.*' --queue mail --level WARNING
       durio tail --json --event job.dead | jq -r .job_id
 
-    With --json: one object a line, {"ts", "level", "event", "namespace", "process", ...}
-    and the fields of the event; {"event": "live.missed", "events"} where some are missing.
+    With --json: one object per line, {"ts", "level", "event", "namespace", "process", ...}
+    and the fields of the event; {"event": "live.missed", "events"} where events were missed.
 
     \b
     Exit codes: 0 also after Ctrl-C, --limit and --seconds; 2 usage; 3 store

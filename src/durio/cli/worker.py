@@ -72,25 +72,25 @@ class QueueFlags(NamedTuple):
 queue_options = with_options(
     click.option(
         "-q", "--queue", "queues", multiple=True, metavar="QUEUE[=SLOTS]",
-        help="Serve this queue, at most this number of its jobs at once; may be repeated. A "
-        "glob such as 'mail*' serves every queue that matches, each with these slots. "
-        "Without -q: every queue of the App.",
+        help="Serve this queue, with at most SLOTS jobs at once; may be repeated. A glob "
+        "such as 'mail*' serves every queue that matches, each with these slots. "
+        "Default: every queue of the App.",
     ),
     click.option(
         "-c", "--concurrency", type=int, metavar="N",
-        help="Slots: jobs at once (10; where every -q has slots: their sum).",
+        help="Jobs at once (default 10; the sum of SLOTS when every -q has them).",
     ),
     click.option(
         "--weight", "weights", multiple=True, metavar="QUEUE=N",
-        help="Its share beside other queues, 1 to 1000 (1); may be repeated.",
+        help="Share of a queue, 1 to 1000 (default 1); may be repeated.",
     ),
     click.option(
         "--strict", is_flag=True,
-        help="Queues in the order of -q, or as declared: the first one always first.",
+        help="Serve queues in strict order: that of -q, else as declared.",
     ),
     click.option(
         "--prefetch", "prefetches", multiple=True, metavar="[QUEUE=]N",
-        help="Jobs held ahead of the slots, at most: of all queues (256), or of one.",
+        help="Claim at most N jobs ahead of the slots, in all (default 256) or per queue.",
     ),
 )  # fmt: skip
 
@@ -147,28 +147,34 @@ DURATIONS = {
 @click.command(
     "worker",
     cls=KeepArguments,
-    short_help="Run the jobs of an App until a signal stops it.",
+    short_help="Run the jobs of an App.",
 )
 @click.argument("path", metavar="[MODULE:APP]", required=False)
 @queue_options
 @supervise_options
-@click.option("--burst", is_flag=True, help="End when nothing is ready or running.")
+@click.option("--burst", is_flag=True, help="Exit when no job is ready or running.")
 @APP_OPTION
 @STORE_OPTION
 @click.option(
-    "--grace", metavar="SECONDS", help="For running jobs to end after a signal (25)."
+    "--grace", metavar="SECONDS", help="Time for running jobs to finish (default 25)."
 )
-@click.option("--lease", metavar="SECONDS", help="The right to its jobs lasts (30).")
-@click.option("--heartbeat", metavar="SECONDS", help="The lease is renewed every (5).")
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    help="How long a silent worker keeps its jobs (default 30).",
+)
+@click.option(
+    "--heartbeat", metavar="SECONDS", help="How often the lease is renewed (default 5)."
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json", "none"]),
-    help="Log lines (text); none: as the App's own code has set logging up.",
+    help="Format of log lines (default text); none: use the App's own logging.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    help="The lowest level that is logged (INFO).",
+    help="Lowest level to log (default info).",
 )
 @JSON_OPTION
 @keep_lines
@@ -183,23 +189,25 @@ def command(
     supervised: int | None,
     **given: Any,
 ) -> int:
-    r"""Run the jobs of an App until a signal stops it.
+    r"""Run the jobs of an App until SIGTERM or SIGINT.
 
-    MODULE:APP names an App, or a function without arguments that makes one; the current
-    directory comes first on the path, and `:app` may be left out. Without it, DURIO_APP or
-    `app` of the settings file counts. Flags beat the App's settings.
+    MODULE:APP is an App, or a function without arguments that returns one; `:app` may be
+    omitted. Without it, DURIO_APP or `app` in the settings file is used. The current
+    directory is put first on sys.path. Flags override the App's settings.
 
-    The first SIGTERM or SIGINT (Ctrl-C) stops claiming: running jobs may end within
-    the grace, the rest is cancelled and given back, uncharged. A second signal gives
-    back at once. Logs go to standard error. --json means --log-format json, and one
-    object at the end: {"exit_code", "cut_short", "signal"}, with --processes also
-    "restarts".
+    On the first SIGTERM or SIGINT (Ctrl-C) the worker claims no more jobs. Running jobs
+    have the grace period to finish; then they are cancelled and given back, and the
+    attempt is not counted. A second signal skips the wait. Logs go to standard error.
+    --json sets --log-format json and prints one object at the end: {"exit_code",
+    "cut_short", "signal"}, with --processes also "restarts".
 
-    With --processes N a supervisor keeps N workers running: one that dies is replaced and
-    its jobs run again at once. SIGHUP replaces all of them without a gap, for new code.
+    With --processes N a supervisor keeps N workers running. It replaces a worker that
+    dies, whose jobs run again at once. SIGHUP replaces all workers in turn, to load new
+    code.
 
-    Queues that have jobs share the slots by weight (1 each): with --weight high=6, high
-    gets six times the turns of others. No queue starves, unless --strict says so.
+    Queues that have jobs share the slots by weight (default 1): with --weight high=6,
+    high gets six times the turns of a queue of weight 1. Only --strict can starve a
+    queue.
 
     \b
     Examples:
@@ -213,11 +221,11 @@ def command(
 
     \b
     Exit codes:
-      0    drained: every running job ended by itself; or the burst is over
-      143, 130  SIGTERM or SIGINT, and jobs were cut short and given back
-      70   it cannot go on (a supervisor replaces it): a task blocked the event loop past
-           its hard limit, too many abandoned attempts hang on, or no child starts
-      9    the workers keep dying: the supervisor gave up
+      0    drained: no running job was interrupted; or the burst is over
+      143, 130  SIGTERM or SIGINT, and jobs were interrupted and given back
+      70   a supervisor must replace it: a task blocked the event loop past its hard
+           limit, too many abandoned attempts still run, or no child process starts
+      9    crash loop: the supervisor gave up
       1, 2, 3, 4, 5  deps= raised, usage, store, import of the App, schema
     """
     if is_json:

@@ -231,21 +231,24 @@ COLUMNS = (
 EXIT_NO_RESPONSE = 7
 
 TIMEOUT_OPTION = click.option(
-    "--timeout", default="10", metavar="SECONDS", help="For the answer to come (10)."
+    "--timeout",
+    default="10",
+    metavar="SECONDS",
+    help="Longest wait for an answer (default 10).",
 )
 IDS = click.argument("ids", nargs=-1, metavar="ID...")
 ALL_OPTION = click.option(
-    "--all", "is_all", is_flag=True, help="Every live worker of the App."
+    "--all", "is_all", is_flag=True, help="All live workers of the App."
 )
 
 
-@click.group("workers", short_help="List workers, look into them, drain them.")
+@click.group("workers", short_help="List, inspect and drain workers.")
 def command() -> None:
-    """List workers, look into them, drain them.
+    """List, inspect and drain workers.
 
-    A worker is named by its number or by its host/pid, as `ls` shows them. What is asked
-    of a worker goes through the store, so it works from wherever the store is in reach;
-    a worker whose event loop is blocked answers with its next heartbeat.
+    Name a worker by its number or its host/pid; `ls` shows both. Requests go through
+    the store, so any machine that can reach the store can send them. A worker whose
+    event loop is blocked answers with its next heartbeat.
     """
 
 
@@ -253,12 +256,12 @@ def command() -> None:
 @list_options
 @keep_lines
 def list_workers(*, selection: ListSelection) -> None:
-    r"""List the registered workers, the oldest first.
+    r"""List the registered workers, oldest first.
 
-    A worker whose lease is over is dead or hangs; its jobs are given to others. Workers of
-    one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App of the store; with
-    --all-apps of every App. "cpu" is the average since its start, 100 % is one core; cpu
-    and memory count children in.
+    A worker whose lease has expired is dead or hangs; others take over its jobs. Lists
+    workers of one App (--app, --name, DURIO_APP, DURIO_NAME, or the only App in the
+    store), or with --all-apps of every App. "cpu" is the average since the start, 100 %
+    is one core; CPU and memory include child processes.
 
     \b
     Examples:
@@ -268,8 +271,8 @@ def list_workers(*, selection: ListSelection) -> None:
     With --json: {"workers": [{"id", "namespace", "name", "host", "pid", "queues",
     "concurrency", "slots", "weights", "prefetch", "strict", "version", "started_at",
     "running", "lease_seconds_left", "cpu_seconds", "cpu_percent", "rss_bytes", "ended",
-    "children"}]}; "queues" is null when it serves all of them, the last five before its
-    first heartbeat.
+    "children"}]}; "queues" is null when it serves all of them; the last five are null
+    before its first heartbeat.
     """
 
     async def ask(app: App, scope: str | None) -> tuple[list[WorkerRow], float]:
@@ -291,10 +294,10 @@ def list_workers(*, selection: ListSelection) -> None:
 def show_worker(
     *, selection: AppSelection, worker: str, timeout: str, by: str | None
 ) -> int:
-    r"""Ask a worker what it does right now.
+    r"""Show what a worker is doing now.
 
-    Its active attempts with their age and progress, jobs that it has reserved (claimed
-    and not started), the tasks that it knows, queues and weights, loop lag, and figures.
+    Shows active attempts with age and progress, reserved jobs (claimed, not started),
+    known tasks, queues and weights, event-loop lag, and counters.
 
     \b
     Examples:
@@ -306,7 +309,7 @@ def show_worker(
     "loop_lag_seconds", ...}; the lag is null when the loop is blocked.
 
     \b
-    Exit codes: 0 answered; 1 no such worker; 7 it does not answer; 3 store
+    Exit codes: 0 answered; 1 no such worker; 7 no answer; 3 store
     """
     found = command_workers(selection, (worker,), "report", timeout, by)
     return show_responses(selection, found, report_text)
@@ -314,7 +317,9 @@ def show_worker(
 
 @command.command("stack")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "is_all", is_flag=True, help="Every thread of the process too.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Also show every other thread of the process."
+)
 @TIMEOUT_OPTION
 @BY_OPTION
 @selection_options
@@ -327,12 +332,12 @@ def show_stacks(
     timeout: str,
     by: str | None,
 ) -> int:
-    r"""Show the live stacks of workers: where every running job is right now.
+    r"""Show live stack traces: the line where each running job is now.
 
-    Without ID of every live worker. Frames of your code come first; those of Durio are
-    one line. --all shows every thread of the process, with all frames. It works also for
-    a worker that is stuck: the answer does not need its event loop. Child processes are
-    asked too, unless the loop is blocked.
+    Without ID, every live worker is asked. Frames of your code come first; frames of
+    Durio are folded into one line. --all shows all frames of every thread. This also
+    works when a worker is stuck: the answer does not need its event loop. Child
+    processes are included, unless the event loop is blocked.
 
     \b
     Examples:
@@ -345,7 +350,7 @@ def show_stacks(
     "loop_lag_seconds"}.
 
     \b
-    Exit codes: 0 all answered; 1 no such worker; 7 one does not answer; 3 store
+    Exit codes: 0 all answered; 1 no such worker; 7 some did not answer; 3 store
     """
     found = command_workers(selection, ids, "stack", timeout, by)
     return show_responses(selection, found, partial(stack_text, is_all=is_all))
@@ -368,11 +373,11 @@ def drain_workers(
     by: str | None,
     yes: bool,
 ) -> int:
-    r"""Let workers end: no more claims, running jobs may finish within the grace.
+    r"""Stop workers gracefully: claim no more jobs, finish the running ones.
 
-    The same as one SIGTERM, asked through the store: what still runs at the end of the
-    grace is given back, uncharged. A supervisor starts no other worker in its place. The
-    answer says that it has begun; see `durio workers ls` for the end.
+    Works like one SIGTERM, sent through the store: jobs that still run after the grace
+    period are given back, and the attempt is not counted. A supervisor does not replace a
+    drained worker. `durio workers ls` shows when the drain has ended.
 
     \b
     Examples:
@@ -383,7 +388,7 @@ def drain_workers(
     {"draining", "running"}.
 
     \b
-    Exit codes: 0 all drain; 1 no such worker; 7 one does not answer; 2 --all without a
+    Exit codes: 0 all drain; 1 no such worker; 7 some did not answer; 2 --all without a
     terminal and without --yes; 3 store
     """
     check_chosen(ids, is_all=is_all)

@@ -115,7 +115,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             _named("queue"),
             default="`default`",
             handler="queue",
-            flag=Flag("QUEUE", "Another queue than the task's own."),
+            flag=Flag("QUEUE", "Queue to use (default: the task's)."),
         ),
     ] = UNSET
     priority: Annotated[
@@ -126,7 +126,9 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             _by(check_priority),
             default="5",
             handler="priority",
-            flag=Flag("N", "0 to 9; 9 is most urgent, 5 the default.", "number"),
+            flag=Flag(
+                "N", "0 to 9, 9 is most urgent (default: the task's, or 5).", "number"
+            ),
         ),
     ] = UNSET
     retry: Annotated[
@@ -161,7 +163,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             CALL,
             _seconds("delay"),
             default="0",
-            flag=Flag("DURATION", "Not before so long: 90s, 5m, 2h, 3d."),
+            flag=Flag("DURATION", "Start after this time: 90s, 5m, 2h, 3d."),
         ),
     ] = UNSET
     at: Annotated[
@@ -171,7 +173,9 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             CALL,
             _by(check_at),
             default="now",
-            flag=Flag("TIME", "Not before: 2030-01-31T09:00:00Z, with zone.", "time"),
+            flag=Flag(
+                "TIME", "Start at this time, with zone: 2030-01-31T09:00:00Z.", "time"
+            ),
         ),
     ] = UNSET
     key: Annotated[
@@ -182,7 +186,9 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             _by(_key),
             default="no key",
             stored="key",
-            flag=Flag("KEY", "Idempotency key: same key, same job, for 24h."),
+            flag=Flag(
+                "KEY", "Idempotency key: for 24h the same key gives the same job."
+            ),
         ),
     ] = UNSET
     unique: Annotated[
@@ -204,7 +210,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             default="none",
             stored="meta",
             store=_stored_meta,
-            flag=Flag("JSON", "An object that travels with the job.", "json"),
+            flag=Flag("JSON", "JSON object to store with the job.", "json"),
         ),
     ] = UNSET
     retention: Annotated[
