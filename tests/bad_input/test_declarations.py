@@ -202,10 +202,10 @@ MISPLACED = {
     untyped: "its parameter ctx has no annotation",
     second: "ctx is a Context, but not the first parameter",
     keyword: "ctx is a Context, but not the first parameter",
-    maybe: "the annotation of ctx holds a Context among other things",
+    maybe: "the annotation of ctx contains Context among other types",
     contexts: "*args is a Context, but not the first parameter",
     named_contexts: "**kwargs is a Context, but not the first parameter",
-    listed: "the annotation of ctx holds a Context among other things",
+    listed: "the annotation of ctx contains Context among other types",
 }
 
 
@@ -504,5 +504,5 @@ def test_a_task_that_was_typed_in(
     monkeypatch.setattr(plain, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", file, raising=False)
     app.task(process=True)(plain)
-    with declined(UsageError, "typed in", "Write the App to a file"):
+    with declined(UsageError, "defined interactively", "Write the App to a file"):
         asyncio.run(made(app))

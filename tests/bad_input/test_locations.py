@@ -100,7 +100,7 @@ def refuses(path: Path, error: type[DurioError], *words: str) -> None:
         ("sqlit:///jobs.db", ["Did you mean 'sqlite'?"]),
         ("shop", ['For the name of an App write App(name="shop").']),
         ("sqllite:///jobs.db", ["Did you mean 'sqlite'?"]),
-        ("mongodb://host/jobs", ["no store knows"]),
+        ("mongodb://host/jobs", ["unknown kind of store"]),
         ("jobs.db", ["sqlite:///file.db"]),
         ("/var/lib/jobs.db", ["sqlite:///file.db"]),
         ("sqlite:jobs.db", ["three slashes"]),
@@ -290,7 +290,7 @@ def test_a_worker_that_a_full_disk_ends_tells_what_helps_then(
     told = done.stderr.partition("error:")[2]
     assert "[store_full]" in told
     assert "Free space on this disk, then start it again." in told
-    assert "goes on by itself" not in told
+    assert "Durio continues" not in told
 
 
 # --- what lies there already
@@ -377,7 +377,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path):
             "insert into migration values (9000, '9000_future', 'x', 0)",
             ["newer than this code", "9000_future", "Upgrade durio"],
         ),
-        ("update migration set checksum = 'other'", ["another text of"]),
+        ("update migration set checksum = 'other'", ["migrations differ"]),
     ],
 )
 def test_a_schema_that_this_code_does_not_know(

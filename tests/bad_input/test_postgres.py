@@ -93,7 +93,7 @@ def test_a_user_or_a_database_that_is_not_there(
     assert "no such database" in str(error)
     assert "createdb" in error.cure
     error = refused(postgres.url(user="ann", driver=driver))
-    assert "does not let this user in" in str(error)
+    assert "refuses this user" in str(error)
 
 
 @each_driver
@@ -127,7 +127,7 @@ def test_a_schema_that_was_made_by_another_text(postgres: PostgresServer) -> Non
     url = postgres.url(schema="changed")
     schema_status.migrate(url)
     sql(postgres, "update changed.migration set checksum = 'x' where number = 1")
-    assert "another text" in str(refused(url))
+    assert "migrations differ" in str(refused(url))
 
 
 @each_driver
@@ -139,7 +139,7 @@ def test_rights_that_are_missing(postgres: PostgresServer, driver: str) -> None:
     )
     url = postgres.url(user=f"poor_{driver}", driver=driver)
     error = refused(url)
-    assert "lacks a right" in str(error)
+    assert "lacks a privilege" in str(error)
     assert "grant usage on schema durio" in error.cure
     sql(
         postgres,
@@ -147,8 +147,8 @@ def test_rights_that_are_missing(postgres: PostgresServer, driver: str) -> None:
         f"grant select on all tables in schema durio to poor_{driver}",
     )
     error = refused(url, enqueue)
-    assert "lacks a right" in str(error)
-    with pytest.raises(StoreUnavailable, match="lacks a right"):
+    assert "lacks a privilege" in str(error)
+    with pytest.raises(StoreUnavailable, match="lacks a privilege"):
         schema_status.migrate(postgres.url(user=f"poor_{driver}", schema="fresh"))
     sql(postgres, f"drop owned by poor_{driver}", f"drop role poor_{driver}")
 
@@ -170,7 +170,7 @@ def test_a_statement_that_takes_too_long(postgres: PostgresServer, driver: str) 
     error = refused(
         url, lambda store: store.context.connections.read("select pg_sleep(9)")
     )
-    assert "gave a statement up" in str(error)
+    assert "cancelled a statement" in str(error)
     assert "statement_timeout" in error.cure
 
 

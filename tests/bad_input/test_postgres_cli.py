@@ -224,12 +224,14 @@ def test_rights_that_are_missing(
     asked(postgres, "create role poor login")
     url = postgres.url(user="poor")
     assert "grant usage" in refused(url, StoreUnavailable).cure
-    every_command(capsys, url, STORE, "lacks a right", "grant usage on schema durio")
+    every_command(
+        capsys, url, STORE, "lacks a privilege", "grant usage on schema durio"
+    )
     code, told = command(
         capsys, "migrate", "--store", postgres.url(user="poor", schema="x")
     )
     assert code == STORE
-    assert "lacks a right" in told
+    assert "lacks a privilege" in told
     asked(postgres, *rights_of("poor"))
     enqueued(url)
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
@@ -250,7 +252,7 @@ def test_a_role_that_may_only_read(
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
     code, told = command(capsys, "enqueue", "shop.pay", "[1]", "--store", url)
     assert code == STORE
-    assert "takes no writes" in told
+    assert "accepts no writes" in told
     assert "primary" in told
 
 
@@ -283,7 +285,7 @@ def test_a_real_replica(
         assert "a replica" in told
         code, told = command(capsys, "migrate", "--store", replica.url(schema="x"))
         assert code == STORE
-        assert "takes no writes" in told
+        assert "accepts no writes" in told
     finally:
         replica.destroy()
 
@@ -305,7 +307,7 @@ def test_a_statement_that_takes_too_long(
         assert "nothing was written" in str(refused(url, StoreUnavailable))
         code, told = command(capsys, "enqueue", "shop.pay", "[1]", "--store", url)
         assert code == STORE
-        assert "gave a statement up" in told
+        assert "cancelled a statement" in told
         assert "statement_timeout" in told
         other.run(holder.close())
 
@@ -331,7 +333,7 @@ def test_a_pooler_that_keeps_no_prepared_statements(
         code, told = command(capsys, "doctor", "--store", url)
         assert code in (0, 8), told
         said = caplog.text
-    assert "not kept prepared" in said
+    assert "they are switched off" in said
     assert asked(postgres, COUNT) == before + 40
     asked(postgres, "delete from durio.ready where lane <> 'shop:default'")
     asked(postgres, "delete from durio.job where lane <> 'shop:default'")

@@ -66,7 +66,7 @@ def test_something_else_than_queues(queue: Any) -> None:
         ({"queues": ["mail["]}, InvalidName, "can match no queue"),
         ({"queues": [""]}, InvalidName, "cannot be named"),
         ({"queues": [None]}, InvalidName, "cannot be named"),
-        ({"weights": ["mail"]}, InvalidOption, "how much?"),
+        ({"weights": ["mail"]}, InvalidOption, "the number is missing"),
         ({"weights": ["mail=0"]}, InvalidOption, "from 1 to 1000"),
         ({"weights": ["mail=-6"]}, InvalidOption, "from 1 to 1000"),
         ({"weights": ["mail=1000000"]}, InvalidOption, "from 1 to 1000"),

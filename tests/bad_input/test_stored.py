@@ -231,7 +231,7 @@ async def test_a_result_that_is_not_what_its_annotation_says(app: App):
     job: Job[int] = await task.enqueue()
     await drained(app)
     await asked(app, "update job set result = ?", b'"five"')  # of other code
-    with pytest.raises(OperatingError, match="not what its annotation says") as caught:
+    with pytest.raises(OperatingError, match="does not fit its annotation") as caught:
         await job.result()
     assert "return annotation" in caught.value.cure
 

@@ -83,7 +83,7 @@ def test_a_store_with_jobs_is_left_alone(tmp_path: Path) -> None:
 def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
     answer = run(tmp_path, "--store", "sqlite:///:memory:")
     assert answer.returncode == 2
-    assert "lives in one process" in answer.stderr
+    assert "exists in one process only" in answer.stderr
 
 
 @pytest.mark.parametrize("jobs", [1, BATCH, 2 * BATCH + 50])

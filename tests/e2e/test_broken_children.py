@@ -70,6 +70,6 @@ def test_a_line_that_a_task_shut_down_is_not_called_a_want_of_memory(
     told = [error["message"] for error in rows[shutting].errors]
     told += [event["how"] for event in worker.events("child.died")]
     assert len(told) == 2 * 3
-    assert all("its line to the worker is closed" in how for how in told), told
+    assert all("its connection to the worker is closed" in how for how in told), told
     assert not any("memory" in how for how in told), told
     assert {(rows[job].state, rows[job].losses) for job in innocent} == {(DONE, 0)}

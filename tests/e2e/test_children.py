@@ -329,7 +329,7 @@ def test_a_script_without_a_guard_is_told_so(child_place: ChildPlace) -> None:
     bare = SCRIPT.replace('if __name__ == "__main__":', "if True:")
     script = child_place.run_script(bare)
     assert script.ended() == 1, script.log
-    assert 'Put what it does below: if __name__ == "__main__":' in script.log
+    assert 'Move that code below: if __name__ == "__main__":' in script.log
     assert child_place.rows() == {}
 
 

@@ -138,7 +138,7 @@ def is_running(pid: int) -> bool:
 def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
     answer = run(tmp_path, "--store", "sqlite:///:memory:")
     assert answer.returncode == 2
-    assert "lives in one process" in answer.stderr
+    assert "exists in one process only" in answer.stderr
 
 
 def test_ledger_survives_a_torn_line(tmp_path: Path) -> None:

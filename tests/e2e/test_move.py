@@ -494,7 +494,7 @@ def test_an_opened_move_is_not_taken_back(source: str, target: str) -> None:
     async def main() -> None:
         await moved(source, target)
         here, there = await contents(source), await contents(target)
-        with pytest.raises(MoveFailed, match="cannot be taken back") as caught:
+        with pytest.raises(MoveFailed, match="cannot be undone") as caught:
             await taken_back(source, target)
         assert "DURIO_URL=postgresql://" in caught.value.cure
         assert caught.value.values["to"].startswith("postgresql://")
@@ -522,7 +522,7 @@ def test_a_move_that_is_open_on_one_side_only_is_finished(
             assert mark is not None
             await moving.source.set_stage(mark.id, "frozen")
             await plant_stage(moving.target, mark.id, stage)
-        with pytest.raises(MoveFailed, match="cannot be taken back") as caught:
+        with pytest.raises(MoveFailed, match="cannot be undone") as caught:
             await taken_back(source, target)
         assert "without --back-out" in caught.value.cure
         await moved(source, target)

@@ -99,7 +99,7 @@ def test_a_hard_link_is_refused(tmp_path: Path) -> None:
     one.enqueue_sync("echo", 1)
     one.run_sync(one.close())
     os.link(tmp_path / "a.db", tmp_path / "b.db")
-    with pytest.raises(StoreUnavailable, match="hard link"):
+    with pytest.raises(StoreUnavailable, match="hard-linked"):
         shop(f"sqlite:///{tmp_path}/b.db").enqueue_sync("echo", 2)
 
 

@@ -177,8 +177,8 @@ def test_a_snapshot_that_is_too_old_is_not_tried_again_in_vain(
 
         seen = await at_the_end(app, lambda: None)
         told = await why_dead(app, pay)
-        assert "another transaction was in the way of ctx.transaction()" in told
-        assert "the next attempt does it all again" in told
+        assert "ctx.transaction() conflicts with another transaction" in told
+        assert "the next attempt repeats it" in told
         assert len(seen) == 1
 
     run_story(shop, story, driver=driver)
@@ -199,8 +199,8 @@ def test_settings_that_are_in_the_way_of_the_end_are_told(
 
         async with app.worker():
             for sql, cure in (
-                ("set local role tenant", "Say `reset role`"),
-                ("reset all", "`reset all` took our mark off"),
+                ("set local role tenant", "Run `reset role`"),
+                ("reset all", "or ran `reset all`"),
             ):
                 with pytest.raises(JobDead) as dead:
                     await (await pay.enqueue(sql)).result(timeout=SECONDS)

@@ -391,7 +391,7 @@ def test_a_key_that_a_snapshot_cannot_see_is_told(
                 with pytest.raises(StoreUnavailable) as told:
                     await late.enqueue(1)
                 raise Undo
-        assert "in the way of tx" in told.value.what
+        assert "conflicts with another" in told.value.what
         assert "again" in told.value.cure
         async with connection.transaction(isolation=level):
             job = await late.enqueue(1)

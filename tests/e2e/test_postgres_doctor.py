@@ -235,6 +235,6 @@ def test_a_pooler_on_the_way(server: PostgresServer, require: Require) -> None:
     require(pgbouncer.program(), "PgBouncer (apt install pgbouncer)")
     with PgBouncer(server) as bouncer:
         found = examined(bouncer.url())
-        assert found["pooler"].evidence.startswith("a pooler is on the way")
+        assert found["pooler"].evidence.startswith("behind a pooler")
         assert found["listen"].severity == "warning"
         assert found["schema"].severity == "ok"

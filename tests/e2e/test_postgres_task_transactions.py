@@ -78,7 +78,7 @@ def test_another_transaction_by_hand_is_not_taken_for_ours(
                 await tx.execute("begin")
                 await tx.execute("insert into mine values (1)")
 
-        assert "ended by hand" in await why_dead(app, pay)
+        assert "committed or rolled back itself" in await why_dead(app, pay)
         assert counts(shop)[0] == 0
 
     run_story(shop, story, driver=driver)

@@ -83,7 +83,7 @@ async def refuse_store() -> NoReturn:
     """Replace `App.store`: a store in memory exists only in the worker's process."""
     raise UsageError(
         "a task with process=True cannot reach a store in memory",
-        cure="Use a file (sqlite:///jobs.db), or take process=True off.",
+        cure="Use a file (sqlite:///jobs.db), or remove process=True.",
     )
 
 
@@ -127,8 +127,8 @@ class ChildSlot:
             report=self._report,
             # This job or an earlier one caused it: see `AttemptRunner.lost`.
             loop_ended_message=(
-                f"child process {os.getpid()} is broken: a task stopped its event loop, "
-                "or cancelled what is not its own"
+                f"child process {os.getpid()} is broken: a task stopped its event "
+                "loop, or cancelled asyncio tasks of Durio"
             ),
             is_first_in_child=lambda: self._jobs_begun == 1,
         )

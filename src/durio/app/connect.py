@@ -44,9 +44,9 @@ def connect(
     """
     if LOADING:
         raise UsageError(
-            f"{LOADING[-1]} uses its store, or starts a worker, whenever it is loaded; "
-            "child processes load it too, for its tasks with process=True",
-            cure='Put what it does below: if __name__ == "__main__":',
+            f"{LOADING[-1]} uses its store or starts a worker when it is imported; "
+            "child processes import it too, for tasks with process=True",
+            cure='Move that code below: if __name__ == "__main__":',
         )
     return importlib.import_module(module_of(url)).store_at(
         url, clock, settings, folder, sets_time=sets_time
@@ -77,7 +77,7 @@ def module_of(url: str) -> str:
     if module is None:
         is_name = url.isidentifier()  # App("shop"), as Celery("shop")
         raise InvalidURL(
-            f"no store knows the URL {masked(url)!r}",
+            f"unknown kind of store: {masked(url)!r}",
             cure="Use sqlite:///file.db or postgresql://user:password@host/database."
             f"{did_you_mean(scheme_of(url), STORES)}"
             + (f' For the name of an App write App(name="{url}").' if is_name else ""),

@@ -84,7 +84,7 @@ def _misplaced(
     name = f"{shown.get(parameter.kind, '')}{parameter.name}"
     if parameter.kind in POSITIONAL and not _is_context(hint):
         return UsageError(
-            f"task {task}: the annotation of {name} holds a Context among other things",
+            f"task {task}: the annotation of {name} contains Context among other types",
             cure=f"{CURE} It is never None: a plain call gets one too."
             if is_first
             else CURE,

@@ -42,8 +42,8 @@ async def published_task(app: App, task: str) -> Mapping[str, Any]:
     if known is None or task not in known:
         raise InvalidArguments(
             f"the signature of {task} is unknown: its arguments cannot be checked",
-            cure="Name its code with --app, start a worker that has it, or take them "
-            "as they are with --unchecked.",
+            cure="Name its code with --app, start a worker that has it, or skip the "
+            "check with --unchecked.",
             task=task,
         )
     return known[task]

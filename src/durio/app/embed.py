@@ -96,7 +96,7 @@ class EmbeddedWorker:
         if self._task is not None:
             raise OperatingError(
                 "this worker has been entered before",
-                cure="Make another: async with app.worker() as worker.",
+                cure="Create another: async with app.worker() as worker.",
             )
         settings = self._settings()
         for module in self._app.imports:  # they declare tasks, as for `durio worker`
@@ -138,7 +138,9 @@ class EmbeddedWorker:
                     await self._app.clock.sleep(pause)
                     pause = min(pause * 2, POLL_SECONDS_LAST)
         except TimeoutError:
-            raise TimeoutError(f"jobs are left after {limit:g} s; they go on") from None
+            raise TimeoutError(
+                f"jobs are left after {limit:g} s; they keep running"
+            ) from None
 
     # --- starting
 
@@ -225,7 +227,7 @@ class EmbeddedWorker:
     async def _has_work(self) -> bool:
         if self._task is None or self._task.done():
             self._raise_failure()
-            raise OperatingError("the worker has ended; jobs may be left")
+            raise OperatingError("the worker has stopped; unfinished jobs may remain")
         store = await self._app.store()
         return any(
             row.jobs(READY, RUNNING)

@@ -113,9 +113,9 @@ class Mover:
         progress = None if mark is None else await self.target.progress(mark.id)
         if mark is not None and progress is None and mark.to != self.to:
             raise MoveFailed(
-                f"{self.source.name}: its jobs go to {mark.to} already, "
+                f"{self.source.name}: its jobs are being moved to {mark.to} already, "
                 f"not to {self.to}",
-                cure="Name that store, or take the move back with --back-out.",
+                cure="Name that store, or undo the move with --back-out.",
             )
         jobs = await self.source.counts()
         return MoveStatus(mark, progress, jobs, await self.source.active_workers())
@@ -125,15 +125,16 @@ class Mover:
         mark, progress = status.mark, status.import_progress
         if progress is not None and progress.stage == "leaving":
             raise MoveFailed(
-                f"{self.source.name}: the move to {self.to} is being taken back",
-                cure="Let that end first: run it again with --back-out.",
+                f"{self.source.name}: the move to {self.to} is being undone",
+                cure="Finish that first: run the command again with --back-out.",
             )
         if progress is not None:
             return
         if mark is not None and mark.stage == "moved":
             raise MoveFailed(
-                f"{self.source.name} has moved to {mark.to}, which knows nothing of it",
-                cure="Was it restored from a backup? --back-out opens the file again.",
+                f"{self.source.name} has moved to {mark.to}, which has no record of "
+                "the move",
+                cure="If it was restored from a backup: --back-out reopens the file.",
             )
         there = await self.target.counts(list(status.jobs))
         if total(there):
@@ -190,8 +191,9 @@ class Mover:
                 raise TimeoutError(
                     f"{counted(active.workers, 'worker')} with "
                     f"{counted(active.running, 'running job')} are left "
-                    f"after {format_duration(drain_seconds)}; {self.source.name} takes no new "
-                    "workers: run the move again, or take it back with --back-out"
+                    f"after {format_duration(drain_seconds)}; {self.source.name} "
+                    "accepts no new workers: run the move again, or undo it with "
+                    "--back-out"
                 )
             await self.clock.sleep(POLL_SECONDS)
         return mark
@@ -221,8 +223,8 @@ class Mover:
         progress = await self.target.progress(move)
         if progress is None:
             raise MoveFailed(
-                "this move was taken back by another process",
-                cure="See: durio audit ls; then begin it again.",
+                "another process has undone this move",
+                cure="See `durio audit ls`, then start the move again.",
             )
         return progress
 
@@ -277,7 +279,8 @@ class Mover:
             raise MoveFailed(
                 f"{len(comparison.differences)} differences between {self.source.name} and "
                 f"{self.to}: {named}",
-                cure="Both stay shut. Take it back with --back-out, and report this.",
+                cure="Both stores stay closed. Undo the move with --back-out, and "
+                "report this.",
             )
 
     async def jobs(self, move: str) -> AsyncIterator[list[JobRow]]:
@@ -300,8 +303,8 @@ class Mover:
         mark, progress = status.mark, status.import_progress
         if mark is None:
             raise UsageError(
-                f"{self.source.name}: its jobs are on no move",
-                cure="There is nothing to take back.",
+                f"{self.source.name}: no move of its jobs has begun",
+                cure="There is nothing to undo.",
             )
         if progress is not None and progress.stage in ("open", "shut"):
             raise self.opened(mark, progress)
@@ -320,8 +323,8 @@ class Mover:
         if mark.stage != "moved" or progress.stage != "open":
             cure = "Finish it: run the move again without --back-out."
         return MoveFailed(
-            f"{self.source.name}: its jobs have moved to {self.to}, which has been "
-            "opened: the move cannot be taken back",
+            f"{self.source.name}: its jobs have moved to {self.to}, which is open: "
+            "the move cannot be undone",
             cure=cure,
             path=self.source.name,
             to=self.to,

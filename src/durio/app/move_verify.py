@@ -43,7 +43,7 @@ def compare_job(
         return digest
     if len(found) != 1:
         comparison.differences.append(
-            f"job {id_text(row.id)} is there {len(found)} times"
+            f"job {id_text(row.id)} is in the new store {len(found)} times"
         )
         return None
     other = found[0]
@@ -51,7 +51,7 @@ def compare_job(
     if is_due and (row.state, other.state) == (SCHEDULED, READY):
         other = other._replace(state=SCHEDULED)
     if other != digest:
-        comparison.differences.append(f"job {id_text(row.id)} is not the same there")
+        comparison.differences.append(f"job {id_text(row.id)} differs in the new store")
     return other
 
 

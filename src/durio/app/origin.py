@@ -69,8 +69,8 @@ def check_importable(handler: Handler, main_file: str | None) -> None:
         )
     if found.module == MAIN and main_file is None:
         raise UsageError(
-            f"{handler.task} has process=True, but no child process can find it: it was "
-            "typed in, not read from a file",
+            f"{handler.task} has process=True, but no child process can find it: it "
+            "was defined interactively, not in a file",
             cure="Write the App to a file.",
         )
 

@@ -48,7 +48,7 @@ class Registry:
         ):
             raise UsageError(
                 f"{function_location(function)} is a generator: a job has one result",
-                cure="Return a list, or report on the way with ctx.progress.",
+                cure="Return a list, or report progress with ctx.progress.",
             )
         task = self._name(function, options)
         aliases = self._aliases(task, options)
@@ -117,7 +117,7 @@ class Registry:
         if task in aliases:
             raise InvalidOption(
                 f"task {task} has its own name as an alias",
-                cure="Aliases are earlier names of the task: take this one out.",
+                cure="Aliases are earlier names of the task: remove this one.",
             )
         return aliases
 
@@ -127,7 +127,7 @@ class Registry:
         if "." in own:
             raise InvalidName(
                 f"a task of app {self.namespace!r} cannot be named {name!r}",
-                cure="What stands before a dot is the app's name: leave the dot out.",
+                cure="The part before a dot is the app's name: leave the dot out.",
             )
         return f"{self.namespace}.{own}"
 

@@ -389,7 +389,7 @@ def function_name(function: Callable[..., Any]) -> str:
     if not name or "<lambda>" in name or "<locals>" in qualified:
         raise UsageError(
             f"{qualified or function!r} has no name that survives a restart",
-            cure="Give it one: @app.task(name='...').",
+            cure="Give it a name: @app.task(name='...').",
         )
     return name
 

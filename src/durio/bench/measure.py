@@ -227,7 +227,7 @@ class Benchmark:
         """Measure the CPU time of an idle worker, then wake it `wakeups` times."""
         worker = self.start_worker(workload.app.url)
         await self.wait_until_drained(worker)
-        self.show_progress(f"one worker idles for {self.idle_seconds:g} s")
+        self.show_progress(f"one idle worker for {self.idle_seconds:g} s")
         before = await workload.vitals.enqueue()
         at_first = await before.result(READY_SECONDS_MAX)
         await self.clock.sleep(self.idle_seconds)
@@ -255,7 +255,7 @@ class Benchmark:
         began = [await job.result(READY_SECONDS_MAX) for job in jobs]
         worker.terminate()
         if await self.wait_for_exit(worker) != 0:
-            raise WorkerFailed(f"the worker did not stop well:\n{worker.tail()}")
+            raise WorkerFailed(f"the worker did not stop cleanly:\n{worker.tail()}")
         return {
             "latency_ms": percentiles(returned, began),
             "latency_from": "the return of enqueue to the start of the task",

@@ -46,7 +46,7 @@ class SqliteBenchTarget:
     def __init__(self, folder: Path, url: str | None) -> None:
         if url is not None and ":memory:" in url:
             raise InvalidURL(
-                f"{url} lives in one process; the bench starts another",
+                f"{url} exists in one process only; the bench starts another",
                 cure="Name a file: sqlite:///bench.db.",
             )
         self._folder = folder
@@ -218,8 +218,8 @@ def url_with(url: str, name: str) -> str:
 def no_create_right(selection: PostgresLocation, error: StoreError) -> StoreUnavailable:
     """Return the error for a role that may not create a schema."""
     return StoreUnavailable(
-        f"{selection.shown}: the bench works in a schema of its own, and this role may not "
-        f"make one ({error.what})",
+        f"{selection.shown}: the bench needs a schema of its own, and this role may "
+        f"not create one ({error.what})",
         cure="grant create on database NAME to ROLE; or name a role that may, or a "
         "database of its own for the bench.",
     )

@@ -131,8 +131,8 @@ class AppSelection:
             )
         if not survey.status(url).applied:
             raise StoreUnavailable(
-                f"{masked(url)} ({self.store_origin()}) is a file of another program: "
-                "it holds no jobs",
+                f"{masked(url)} ({self.store_origin()}) is a SQLite file without a "
+                "Durio store",
                 cure="Name another: --app MODULE:APP, --store URL, DURIO_APP or "
                 "DURIO_URL.\nTo keep jobs in this file too: durio migrate --store "
                 f"{quoted(masked(url))}",

@@ -60,9 +60,7 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
         fields = [{**row._asdict(), "at": utc_datetime(row.at)} for row in rows]
         show_json({"audit": fields})
     else:
-        show_table(
-            COLUMNS, [cells(row, now) for row in rows], "nothing was done by hand"
-        )
+        show_table(COLUMNS, [cells(row, now) for row in rows], "no changes recorded")
 
 
 def cells(row: AuditLine, now: float) -> list[Any]:

@@ -30,28 +30,30 @@ JOBS_DEFAULT, JOBS_MAX = 20_000, 10_000_000
 PASSES_MAX = 1_000
 
 MEANINGS = {
-    "enqueue_one_per_s": "enqueued, one caller who awaits each",
-    "enqueue_many_per_s": "enqueued with enqueue_many",
-    "enqueue_concurrent_per_s": "enqueued by 100 callers who await each",
-    "drain_per_s": "run by one worker, 10 slots, results stored",
+    "enqueue_one_per_s": "enqueue, one caller, each awaited",
+    "enqueue_many_per_s": "enqueue_many",
+    "enqueue_concurrent_per_s": "enqueue, 100 concurrent callers, each awaited",
+    "drain_per_s": "one worker, 10 slots, results stored",
     "raw_cycle_per_s": "inserted, claimed, finished by the bare driver",
-    "drain_vs_raw": "the worker held against the bare driver",
-    "raw_drain_per_s": "claimed and finished by the bare driver",
-    "drain_vs_raw_drain": "the worker held against that",
-    "latency_ms": "from the return of enqueue to the task's start, idle worker",
-    "latency_from_call_ms": "the same from the call: the durable write comes on top",
+    "drain_vs_raw": "the worker relative to the bare driver",
+    "raw_drain_per_s": "claim and finish with the bare driver",
+    "drain_vs_raw_drain": "the worker relative to that",
+    "latency_ms": "from the return of enqueue to the start of the task, idle worker",
+    "latency_from_call_ms": (
+        "the same from the call of enqueue: includes the durable write"
+    ),
     "cpu_us_per_job": "CPU of the worker, user and system, us per job",
     "worker_rss_mb": "memory of the worker after the drain, MiB",
     "idle_cpu_percent": "CPU of an idle worker",
-    "wal_bytes_per_job": "log that the server wrote",
+    "wal_bytes_per_job": "WAL written by the server",
     "commits_per_job": "transactions of the database",
-    "dead_tuples_per_job": "row versions that were left behind",
-    "dead_tuples_left": "of these, not cleaned up when the last drain ended",
+    "dead_tuples_per_job": "dead row versions",
+    "dead_tuples_left": "of these, not vacuumed when the last drain ended",
 }
 CPU_MEANINGS = {
     "drain": "one worker runs jobs, CPU us per job",
     "enqueue_many": "enqueue_many, CPU us per job",
-    "enqueue_concurrent": "100 callers who await each, CPU us per job",
+    "enqueue_concurrent": "enqueue, 100 callers, CPU us per job",
     "latency_ms": MEANINGS["latency_ms"],
 }
 

@@ -153,8 +153,9 @@ def read_dead_letters(
 
 def wrong_app_line(number: int, namespace: str, named: str | None) -> BadLetter:
     return BadLetter(
-        f"line {number}: a letter of App {namespace}, not of {named}",
-        cure="Nothing was imported. Letters keep their App: name that one, or none.",
+        f"line {number}: a dead letter of App {namespace}, not of {named}",
+        cure="Nothing was imported. Dead letters keep their App: name that App, or "
+        "none.",
         line=number,
     )
 

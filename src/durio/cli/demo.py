@@ -119,7 +119,7 @@ def command(
     del no_browser
     if url is not None and ":memory:" in url:
         raise InvalidURL(
-            f"{url} lives in one process; the demo starts several",
+            f"{url} exists in one process only; the demo starts several",
             cure="Name a file: sqlite:///demo.db.",
         )
     folder = Path(tempfile.mkdtemp(prefix="durio-demo-"))
@@ -229,9 +229,15 @@ def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
     notes = [
         "",
         f"{count_text(verdict.cancelled, 'job')} cancelled on request and not counted below",
-        f"{counted(verdict.repeated, 'customer')} clicked twice: one job each charged the card",
+        (
+            f"{counted(verdict.repeated, 'customer')} enqueued twice with one key: one "
+            "job ran for each"
+        ),
         f"{count_text(verdict.refused, 'parcel')} refused by a full queue",
-        f"{count_text(verdict.poisoned, 'job')} dead-lettered for crashing processes, no other with it",
+        (
+            f"{count_text(verdict.poisoned, 'job')} dead-lettered for crashing its "
+            "process; no other job was affected"
+        ),
         f"{count_text(verdict.kills, 'process')} killed: {again}",
         *(f"BROKEN: {problem}" for problem in verdict.problems),
         *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),

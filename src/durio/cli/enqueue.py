@@ -132,7 +132,7 @@ def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
         return value, {}
     raise InvalidArguments(
         f"the arguments are a JSON {kind}, not an object or an array",
-        cure=f"Give keywords or positionals: {EXAMPLE}",
+        cure=f"Give keyword or positional arguments: {EXAMPLE}",
     )
 
 

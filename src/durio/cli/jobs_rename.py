@@ -109,5 +109,5 @@ def check_pair(source: str, target: str) -> None:
     if source.partition(".")[0] != target.partition(".")[0]:
         raise UsageError(
             f"{source} and {target} belong to different Apps",
-            cure="What stands before the dot must be the same.",
+            cure="The part before the dot must be the same.",
         )

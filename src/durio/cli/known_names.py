@@ -32,7 +32,7 @@ async def stored_task(app: App, task: str, scope: str | None) -> str:
         return only_one(found, task, "task")
     every = sorted({each for tasks in known.values() for each in tasks})
     raise UnknownTask(
-        f"there is no task {task!r}{scope_text(scope)}: no job has it, and no worker",
+        f"there is no task {task!r}{scope_text(scope)}: no job and no worker has it",
         cure=f"Known: {names_text(every)}.{suggestion(task, every)}",
         task=task,
     )

@@ -158,7 +158,7 @@ def find_app(module: ModuleType, attribute: str, path: str) -> App:
         made = found()
     except (Exception, SystemExit) as error:
         reraise_settings_error(error)
-        raise import_failed(error, f"{path} made no App") from error
+        raise import_failed(error, f"{path} returned no App") from error
     if not isinstance(made, App):
         raise AppImportFailed(
             f"{path} gave a {type(made).__name__}, not an App",
@@ -194,7 +194,7 @@ def deps_failed(error: BaseException) -> DepsFailed:
     """Return the error of the user's `deps=` with its traceback, without our frames."""
     return DepsFailed(
         f"deps= raised {type(error).__name__}: {error_text(error)}",
-        cure="Correct it, or see that what it needs can be reached.",
+        cure="Correct it, or check that the services it connects to can be reached.",
         traceback_text=user_traceback(error),
     )
 

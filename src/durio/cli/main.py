@@ -121,7 +121,7 @@ class OutputFailed(DurioError):
     def __init__(self, error: OSError) -> None:
         super().__init__(
             f"standard output cannot be written: {error.strerror}",
-            cure="The command itself ran. Make room, or send its output elsewhere.",
+            cure="The command itself ran. Free disk space, or redirect its output.",
         )
 
 
@@ -305,8 +305,8 @@ def error_fields(error: BaseException) -> dict[str, str]:
     elif isinstance(error, TimeoutError):
         fields = {
             "code": "timeout",
-            "what": str(error) or "the time is over",
-            "cure": "Give a longer --timeout, or look again later.",
+            "what": str(error) or "timeout",
+            "cure": "Give a longer --timeout, or check again later.",
         }
     elif isinstance(error, click.ClickException):
         fields = {
@@ -318,7 +318,7 @@ def error_fields(error: BaseException) -> dict[str, str]:
         fields = {
             "code": "unexpected",
             "what": f"{type(error).__name__}: {error}",
-            "cure": "This was not foreseen: please report it with the lines above.",
+            "cure": "This is unexpected: please report it with the lines above.",
             "traceback": "".join(traceback.format_exception(error)),
         }
     if isinstance(error, UserCodeFailed | ChildFailed) and error.traceback_text:

@@ -128,7 +128,7 @@ def run_move(request: MoveRequest) -> int:
     try:
         after, verdict, took_seconds = with_both_stores(request, do)
     except KeyboardInterrupt:
-        click.echo("stopped: run it again, or take it back with --back-out", err=True)
+        click.echo("stopped: run it again, or undo it with --back-out", err=True)
         raise
     show_moved(request, after, verdict, took_seconds)
     return 0
@@ -288,7 +288,7 @@ def show_moved(
     )
     lines = [f"{summary} in {took_seconds:.1f} s", *count_lines(outlook.jobs)]
     if verdict is not None:
-        lines.append(f"both sides are the same: sha256 {seen.digest}")
+        lines.append(f"both stores have the same contents: sha256 {seen.digest}")
     if seen.pruned:
         lines.append(f"{seen.pruned} of them were past their retention")
     if seen.other_jobs > 0:

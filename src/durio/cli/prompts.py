@@ -57,7 +57,7 @@ class NotConfirmed(UsageError):
 def operator(by: str | None) -> str:
     """Return who acts, as the audit log stores it."""
     if by is not None and not by.strip():
-        raise UsageError("--by is empty", cure="Say who you are, or leave it out.")
+        raise UsageError("--by is empty", cure="Give your name, or leave --by out.")
     return f"{storable(by or user_at_host(), OPERATOR_CHARS_MAX)} via cli"
 
 
@@ -71,8 +71,8 @@ def confirm(what: str, *, yes: bool, typed: str | None = None) -> None:
         return
     if not is_interactive():
         raise NotConfirmed(
-            f"{what}: that needs a yes, and there is no terminal to ask at",
-            cure="Add --yes to do it without being asked.",
+            f"{what}: this needs a confirmation, and there is no terminal",
+            cure="Add --yes to run it without confirmation.",
         )
     click.echo(f"{what}.", err=True)
     if typed is None:

@@ -113,7 +113,7 @@ async def wait_until_empty(
 
 def remaining_text(row: QueueRow | None) -> str:
     if row is None:
-        return "nothing is known of it"
+        return "no figures"
     parts = [
         f"{row.ready} ready",
         f"{row.scheduled + row.blocked} scheduled",

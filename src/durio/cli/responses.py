@@ -118,7 +118,8 @@ def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None
         return None
     return WrongState(
         f"job {job_id} stays {before.value}: another job has its idempotency key now",
-        cure="Two would run that must be one. Wait for the other to end, or cancel it.",
+        cure="Two jobs with one key would run. Wait until the other job ends, or "
+        "cancel it.",
         state=before,
     )
 

@@ -121,7 +121,8 @@ def mismatch(app: App, status: Any) -> SchemaMismatch | None:
         )
     if status.changed:
         return SchemaMismatch(
-            f"{url}: made by another text of {', '.join(status.changed)}",
+            f"{url}: its migrations differ from this release: "
+            f"{', '.join(status.changed)}",
             cure="Use the release that made it.",
         )
     if status.waiting:

@@ -83,8 +83,9 @@ class StallWatch:
         # The last holder that was seen: the App is closed now, and its store reports none.
         holder = "a process" if self._seen is None else f"process {self._seen.pid}"
         return StoreStalled(
-            f"{holder} keeps the store locked, for {GIVE_UP_SECONDS:g} s and more",
-            cure="See what it does; if it is stopped, kill -CONT lets it go on. Nothing "
-            "is lost, but what was asked may still be done when the lock is free.",
+            f"{holder} keeps the store locked, for more than {GIVE_UP_SECONDS:g} s",
+            cure="Check what it does; if it is stopped, resume it with kill -CONT. "
+            "Nothing is lost, but this command may still take effect when the lock "
+            "is free.",
             unknown=True,
         )

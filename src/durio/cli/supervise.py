@@ -246,7 +246,7 @@ def failure_fields(verdict: SupervisorResult) -> dict[str, str]:
         "code": "crash_loop",
         "what": f"the workers keep dying: {last}"
         + (f": {error['what']}" if error else ""),
-        "cure": "Look at the log above for what kills them, correct it, start again.",
+        "cure": "See the log above for the cause, correct it, and start again.",
     }
 
 

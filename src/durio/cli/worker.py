@@ -202,12 +202,10 @@ def command(
     "cut_short", "signal"}, with --processes also "restarts".
 
     With --processes N a supervisor keeps N workers running. It replaces a worker that
-    dies, whose jobs run again at once. SIGHUP replaces all workers in turn, to load new
-    code.
+    dies, whose jobs run again at once. SIGHUP replaces all in turn, to load new code.
 
     Queues that have jobs share the slots by weight (default 1): with --weight high=6,
-    high gets six times the turns of a queue of weight 1. Only --strict can starve a
-    queue.
+    high gets six times the turns of a queue of weight 1. --strict can starve queues.
 
     \b
     Examples:

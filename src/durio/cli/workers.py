@@ -94,7 +94,7 @@ def parse_response(
     row: WorkerRow, answer: str | None, waited_seconds: float
 ) -> WorkerResponse:
     if answer == NO_ANSWER:
-        return WorkerResponse(row, None, "it is gone")
+        return WorkerResponse(row, None, "it has stopped")
     if answer is None:
         return WorkerResponse(
             row, None, f"no answer within {format_duration(waited_seconds)}"

@@ -231,8 +231,8 @@ class QueueWaiters:
             f"queue {queue!r} is full: {counted(full.depth, 'waiting job')}, its bound is "
             f"{full.limit}, set by {self.bounds.origin_of(full)}; there was no room for "
             f"{waited_seconds:g} s",
-            cure=f"Try again in {hint:g} s. More workers empty it sooner; a larger "
-            "bound only makes jobs wait longer.",
+            cure=f"Try again in {hint:g} s. More workers empty the queue sooner; a "
+            "larger bound only makes jobs wait longer.",
             queue=queue,
             depth=full.depth,
             limit=full.limit,
@@ -263,7 +263,7 @@ def queue_closed(full: Full) -> QueueClosed:
     """Return the error for a queue that an operator closed, where waiting does not help."""
     queue = queue_of(full.lane)
     return QueueClosed(
-        f"queue {queue!r} is closed: it takes no new jobs",
+        f"queue {queue!r} is closed: it accepts no new jobs",
         cure="An operator closed it. See `durio queues ls`.",
         queue=queue,
     )

@@ -140,7 +140,7 @@ def refuse_conflicts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> Non
     for job, answer in zip(jobs, answers, strict=True):
         if answer.conflict:
             raise KeyConflict(
-                f"{job.task}: its key is held by job {id_text(answer.id)} with other "
+                f"{job.task}: its key belongs to job {id_text(answer.id)} with other "
                 "arguments",
                 cure="Use another key, or the same arguments.",
                 id=id_text(answer.id),

@@ -174,10 +174,10 @@ class Job(Awaitable[R_co]):
         """Return the result inside a task, which must not wait: it would block a slot."""
         if stored.state < DONE:
             raise UsageError(
-                f"{task} waits for job {self.id} ({stored.task}): a task that "
-                "waits holds its slot, and when all slots wait nothing runs",
-                cure="Let the other task enqueue what comes next; or ask job.status() "
-                "and raise Snooze('10s') until it is final.",
+                f"{task} waits for job {self.id} ({stored.task}): a waiting task "
+                "keeps its slot, and when every slot waits no job can run",
+                cure="Let the other task enqueue the next step; or check "
+                "job.status() and raise Snooze('10s') until it is final.",
                 task=task,
                 job_id=self.id,
             )
@@ -208,8 +208,8 @@ class Job(Awaitable[R_co]):
             return decoder(stored.result)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise OperatingError(
-                f"the result of job {self.id} ({stored.task}) is not what its "
-                f"annotation says: {error}",
+                f"the result of job {self.id} ({stored.task}) does not fit its "
+                f"annotation: {error}",
                 cure="Correct the task's return annotation, or what it returns.",
             ) from None
 
@@ -242,7 +242,7 @@ class Job(Awaitable[R_co]):
         if acted.after is None or acted.after == acted.before:
             raise WrongState(
                 f"job {self.id} was not retried: another job has its idempotency key",
-                cure="Wait for that job's end, or cancel it.",
+                cure="Wait until that job ends, or cancel it.",
                 state=STATE_BY_CODE[acted.before],
             )
 

@@ -200,7 +200,7 @@ def query_for(action: Action, query: Query) -> Query:
         raise WrongState(
             f"{action.verb} changes {states_in_words(action.states)} jobs, not "
             f"{states_in_words(asked)} ones",
-            cure="Leave the state out: then all jobs that it can change are chosen.",
+            cure="Leave the state out to choose all jobs that it can change.",
         )
     return query._replace(states=states)
 

@@ -138,6 +138,6 @@ def check_reason_text(reason: object) -> str:
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidOption(
             f"reason cannot be {reason!r}",
-            cure="Say why in some words, or leave it out.",
+            cure="Give a short text, or leave it out.",
         )
     return storable(reason, REASON_CHARS_MAX)

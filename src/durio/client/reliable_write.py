@@ -101,8 +101,8 @@ class ReliableWriter:
         holder = "" if stall is None else f": process {stall.pid} keeps it locked"
         return StoreStalled(
             f"the store has not answered for {WAIT_SECONDS_MAX:g} s{holder}",
-            cure="See what that process does. The job may be stored or not: with an "
-            "idempotency key a repeat is harmless.",
+            cure="Check what that process does. The job may or may not be stored: "
+            "with an idempotency key it is safe to repeat the call.",
             unknown=True,
         )
 

@@ -99,7 +99,7 @@ def held_by_transaction(acted: Acted, verb: Verb) -> StoreUnavailable:
     return StoreUnavailable(
         f"job {id_text(acted.id)} was not {PAST_TENSE[verb]}: it is {state}, and an open "
         f"transaction holds {what}",
-        cure="Try again when that is over.",
+        cure="Try again when that transaction has ended.",
     )
 
 

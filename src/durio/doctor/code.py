@@ -58,7 +58,7 @@ def backoff(handlers: Handlers) -> Iterator[Finding]:
     """Report tasks that are retried at once when they fail."""
     bad = [h.task for h in handlers if h.retry.has_no_backoff]
     problem = f"retried without a pause: {first_names(bad)}"
-    fix = "Give Retry(base=...) more than 0: a pause lets the other side recover."
+    fix = "Set Retry(base=...) above 0: a pause lets the failing service recover."
     yield task_finding("code.backoff", bad, problem, fix, "every retry waits")
 
 
@@ -66,7 +66,7 @@ def time_limits(handlers: Handlers) -> Iterator[Finding]:
     """Report tasks that may hang forever."""
     bad = [h.task for h in handlers if h.limits.hard_seconds is None]
     problem = f"without a time limit (timeout=None): {first_names(bad)}"
-    fix = "Give a timeout, be it hours: one that hangs keeps its slot for ever."
+    fix = "Set a timeout, even hours: a job that hangs keeps its slot for ever."
     yield task_finding(
         "code.time_limits", bad, problem, fix, "every task has a hard limit"
     )
@@ -86,7 +86,7 @@ def blocking_calls(handlers: Handlers) -> Iterator[Finding]:
 def pickles(handlers: Handlers) -> Iterator[Finding]:
     """Report tasks that load pickles, because a pickle may run any code."""
     bad = bad_calls(handlers, lambda call: is_one_of(call.name, PICKLES))
-    fix = "Use JSON: arguments and results travel as JSON anyway."
+    fix = "Use JSON: arguments and results are stored as JSON."
     yield task_finding("code.pickle", bad, first_names(bad), fix, "none seen in tasks")
 
 

@@ -79,7 +79,7 @@ def failed_check(name: str, trouble: BaseException) -> Finding:
     if isinstance(trouble, DurioError):
         return error(name, trouble.what, trouble.cure or "See the error.")
     evidence = (
-        f"this check failed itself: {type(trouble).__name__}: {error_text(trouble)}"
+        f"the check itself failed: {type(trouble).__name__}: {error_text(trouble)}"
     )
     return error(name, evidence, "Please report it, with this line.")
 

@@ -34,7 +34,10 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
         yield error(name, f"no code and no worker has {task_counts_text(missing)}", fix)
     elsewhere = {task: n for task, n in unknown.items() if task not in missing}
     if elsewhere:
-        fix = "Fine during a deploy. After one: a worker that has it must be running."
+        fix = (
+            "Normal during a deployment. Afterwards a worker with this task must be "
+            "running."
+        )
         evidence = f"not in this code, only registered by a worker: {task_counts_text(elsewhere)}"
         yield warning(name, evidence, fix)
     if not unknown:
@@ -79,7 +82,7 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
     for lane in snapshot.lanes:
         jobs = lane.jobs(READY, SCHEDULED, BLOCKED)
         queue = queue_of(lane.name)
-        fix = f"When you are ready: durio queues resume {queue}"
+        fix = f"To resume it: durio queues resume {queue}"
         if lane.paused and jobs:
             found = True
             yield warning(
@@ -87,7 +90,7 @@ def held_back(snapshot: StoreSnapshot) -> Iterator[Finding]:
             )
         if lane.closed:
             found = True
-            yield warning(name, f"{queue} takes no new jobs: it is closed", fix)
+            yield warning(name, f"{queue} is closed: it accepts no new jobs", fix)
     if not found:
         yield fine(name, "none is paused with jobs, none is closed")
 
@@ -123,7 +126,7 @@ def oldest(snapshot: StoreSnapshot) -> Iterator[Finding]:
     lane = max(ages, key=lambda each: ages[each])
     evidence = f"ready for {format_duration(ages[lane])} in {queue_of(lane)}"
     if ages[lane] > OLD_SECONDS:
-        fix = "More slots or workers, or look at one: durio workers show ID."
+        fix = "Add slots or workers, or inspect a worker: durio workers show ID."
         yield warning(name, evidence, fix)
     else:
         yield fine(name, evidence)
@@ -163,11 +166,11 @@ def future_jobs(snapshot: StoreSnapshot) -> Iterator[Finding]:
     """Report jobs created in the future: a clock was set back, or two machines disagree."""
     ahead = max((r.created_at - snapshot.now for r in snapshot.newest), default=0.0)
     if ahead > FUTURE_SECONDS:
-        evidence = f"a job was made {format_duration(ahead)} in the future"
-        fix = "A clock was wrong, then or now: keep it by NTP. Delays rest on it."
+        evidence = f"a job was created {format_duration(ahead)} in the future"
+        fix = "A clock is or was wrong: run NTP. Delays depend on it."
         yield warning("queues.clock", evidence, fix)
     else:
-        yield fine("queues.clock", "no job is from the future")
+        yield fine("queues.clock", "no job was created in the future")
 
 
 CHECKS = {

@@ -20,7 +20,9 @@ def heartbeat(settings: Settings) -> Iterator[Finding]:
     name = "settings.heartbeat"
     if worker.lease_seconds < LEASE_SECONDS_LOW:
         fix = f"Make worker.lease_seconds {LEASE_SECONDS_LOW:g} or more."
-        yield warning(name, f"{evidence}: a busy disk may fence a healthy worker", fix)
+        yield warning(
+            name, f"{evidence}: a slow disk may cost a healthy worker its lease", fix
+        )
     else:
         yield fine(name, evidence)
 

@@ -13,9 +13,7 @@ def leases(snapshot: StoreSnapshot) -> Iterator[Finding]:
     name = "workers.leases"
     over = [row for row in snapshot.workers if row.lease_seconds_left <= 0]
     if not over:
-        yield fine(
-            name, f"{len(snapshot.live_workers)} alive, none with a lease that is over"
-        )
+        yield fine(name, f"{len(snapshot.live_workers)} alive, no expired lease")
         return
     evidence = ", ".join(
         f"{row.info['name']} ({row.lease_text()}, {counted(row.running, 'job')})"
@@ -35,12 +33,12 @@ def versions(snapshot: StoreSnapshot) -> Iterator[Finding]:
     found = sorted({str(row.info["version"]) for row in snapshot.live_workers})
     if len(found) > 1:
         fix = "Finish the deploy: restart the workers of the older release."
-        yield warning(name, f"several releases at work: {', '.join(found)}", fix)
+        yield warning(name, f"workers of several releases: {', '.join(found)}", fix)
     elif found and found != [__version__]:
         fix = "Restart the workers, or use their release here."
         yield warning(name, f"workers run {found[0]}, this is {__version__}", fix)
     else:
-        yield fine(name, f"all at work run {__version__}" if found else "none at work")
+        yield fine(name, f"all workers run {__version__}" if found else "none at work")
 
 
 def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
@@ -55,12 +53,14 @@ def durability(snapshot: StoreSnapshot) -> Iterator[Finding]:
     if len(kinds) > 1:
         evidence = ", ".join(f"{worker}: {kind}" for worker, kind in found)
         fix = "Give all of them the same URL: ?synchronous= must agree."
-        yield warning(name, f"one file, two promises: {evidence}", fix)
+        yield warning(
+            name, f"workers on one file differ in durability: {evidence}", fix
+        )
     elif "normal" in kinds:
         fix = "Leave ?synchronous=normal out, unless losing the last jobs is fine."
         yield warning(name, "a power cut may lose acknowledged jobs", fix)
     else:
-        yield fine(name, "all wait for the disk" if found else "none at work")
+        yield fine(name, "all sync each commit to disk" if found else "none at work")
 
 
 CHECKS = {

@@ -147,7 +147,7 @@ class Child:
             message = from_child.decode(body)
         except (msgspec.MsgspecError, ValueError) as error:
             # The process is corrupt.
-            self.process.kill(f"what it said is no word of ours ({error})")
+            self.process.kill(f"unreadable message from it ({error})")
             return
         if isinstance(message, Finished):
             self._finish(message)

@@ -138,8 +138,8 @@ class ChildProcessPool:
                 child,
                 f"it does not know the task {', '.join(sorted(unknown))}",
                 "",
-                "Declare tasks when their module is imported, always; if the code has "
-                "changed since the worker began, restart that.",
+                "Declare tasks when their module is imported, always; if the code "
+                "has changed since the worker started, restart the worker.",
             )
             return
         if child.state is not ChildState.STARTING:
@@ -171,7 +171,8 @@ class ChildProcessPool:
         """
         error = ChildFailed(
             f"a child process for tasks with process=True did not start: {what}",
-            cure=cure or "Correct it: children import the App anew, as a worker does.",
+            cure=cure
+            or "Correct it: each child process imports the App, as a worker does.",
             traceback_text=traceback_text,
         )
         if self._opened is not None and not self._opened.done():

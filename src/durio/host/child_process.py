@@ -31,7 +31,8 @@ CRASH_BYTES_MAX = 16_000
 EOF_SECONDS = 1.0  # another process may hold the socket open after the child's end
 MODULE = "durio.app.child"
 CONNECTION_LOST = (
-    "its line to the worker is closed; perhaps a task closed file descriptors that are "
+    "its connection to the worker is closed; perhaps a task closed file descriptors "
+    "that are "
     "not its own, or ran another program in place of this one"
 )
 NO_FRAME = "perhaps a task wrote to a file descriptor that is not its own"

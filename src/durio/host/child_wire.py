@@ -147,7 +147,9 @@ from_child = msgspec.msgpack.Decoder(FromChild)
 def encode_frame(message: ToChild | FromChild) -> bytes:
     body = encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
-        raise InvariantBroken(f"a word of {len(body)} bytes to or from a child process")
+        raise InvariantBroken(
+            f"a message of {len(body)} bytes to or from a child process"
+        )
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
@@ -165,7 +167,7 @@ class Frames:
         while (body := start + LENGTH_BYTES) <= len(self._bytes):
             end = body + int.from_bytes(self._bytes[start:body])
             if end - body > FRAME_BYTES_MAX:
-                raise InvariantBroken("what came from a child process is no frame")
+                raise InvariantBroken("a child process sent data that is not a frame")
             if end > len(self._bytes):
                 break
             messages.append(bytes(self._bytes[body:end]))

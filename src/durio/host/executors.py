@@ -107,7 +107,7 @@ class ThreadExecutor:
     def admit(self, call: "ThreadCall") -> None:
         """Give a call to an idle thread, to a new one, or let it wait."""
         if self.closed:
-            raise UsageError("the thread executor is closed", cure="Start it anew.")
+            raise UsageError("the thread executor is closed", cure="Start a new one.")
         if self.idle:
             call.held = True
             self.idle.pop().put(call)

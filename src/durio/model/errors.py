@@ -222,9 +222,7 @@ class QueueClosed(OperatingError):
 
 
 # The cure while a process keeps trying; a process that has ended shows another.
-PASSES_BY_ITSELF = (
-    "Nothing to do: everything goes on by itself when the server is back."
-)
+PASSES_BY_ITSELF = "Nothing to do: Durio continues when the server is back."
 
 
 class StoreError(OperatingError):

@@ -91,7 +91,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[
         str,
         Option(
-            "the task's name; what stands before a dot is the App's name",
+            "the task's name; the part before a dot is the App's name",
             TASK,
             _named("task"),
             default="the function's name",
@@ -204,7 +204,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     meta: Annotated[
         Mapping[str, object] | None,
         Option(
-            "data that travels with the job; later options merge by key",
+            "data stored with the job; later options merge by key",
             CALL,
             _by(check_meta),
             default="none",
@@ -368,7 +368,7 @@ def row_options(stored: bytes | None) -> RowOptions:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidOption(
             f"the stored options of the job are damaged: {error}",
-            cure="Cancel it, and enqueue it anew through Durio.",
+            cure="Cancel it, and enqueue it again through Durio.",
         ) from None
 
 

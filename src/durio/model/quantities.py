@@ -85,7 +85,7 @@ def size_bytes(text: str, what: str) -> int:
     match = SIZE_SHAPE.fullmatch(text.strip())
     if match is None:
         raise InvalidOption(
-            f"{what} is {text!r}, which is no amount of memory",
+            f"{what} is {text!r}, which is not an amount of memory",
             cure="Write it as 500MB, 1.5G or a number of bytes.",
         )
     return int(float(match[1]) * SIZE_UNITS[match[2].lower()])

@@ -284,7 +284,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_strict and self.queues is None and not self.declared:
             raise InvalidOption(
                 "strict needs an order of queues",
-                cure="Name them, the first one first: -q high -q default -q low; or "
+                cure="Name them in order: -q high -q default -q low; or "
                 "declare them in that order, with options: app.queue('high', weight=1).",
             )
 
@@ -337,8 +337,8 @@ def parse_serving(
         for pattern, number in given:
             if number is None:
                 raise InvalidOption(
-                    f"{what} {pattern}: how much?",
-                    cure=f"Say it as {what} {pattern}=4.",
+                    f"{what} {pattern}: the number is missing",
+                    cure=f"Write {what} {pattern}=4.",
                 )
     if is_strict and shares:
         raise InvalidOption(

@@ -90,7 +90,7 @@ def check_run_now(state: State, job_id: str) -> None:
     """Refuse to make a job ready unless it is scheduled."""
     if state is not State.SCHEDULED:
         raise WrongState(
-            f"job {job_id} is {state.value} and does not wait for its time",
+            f"job {job_id} is {state.value} and is not scheduled",
             cure="Only scheduled jobs, and those that wait for a retry, can be run now.",
             state=state,
         )

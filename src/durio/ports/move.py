@@ -128,8 +128,8 @@ class StoreMetadata(NamedTuple):
 def move_ended() -> OperatingError:
     """Return the error for two operators who run conflicting steps of one move."""
     return OperatingError(
-        "this move was ended by another process",
-        cure="See: durio audit ls; then begin it again.",
+        "another process has ended this move",
+        cure="See `durio audit ls`, then start the move again.",
     )
 
 

@@ -101,11 +101,11 @@ def one_state(query: Query) -> int | None:
 
 def invalid_cursor(cursor: str) -> InvalidOption:
     return InvalidOption(
-        f"{cursor[:40]!r} is no cursor", cure="Pass back what the last page gave."
+        f"{cursor[:40]!r} is not a cursor", cure="Pass the cursor of the previous page."
     )
 
 
 def invalid_mark(mark: str) -> InvalidOption:
     return InvalidOption(
-        f"{mark[:40]!r} is no mark", cure="Pass back what `count` gave."
+        f"{mark[:40]!r} is not a mark", cure="Pass the mark that `count` returned."
     )

@@ -29,101 +29,106 @@ MEANINGS: dict[str, EmissionMeaning] = {
     JOB_ENQUEUED: EmissionMeaning(DEBUG, "a job was stored; sent to `durio tail` only"),
     JOB_STARTED: EmissionMeaning(DEBUG, "an attempt began"),
     JOB_DONE: EmissionMeaning(INFO, "the store accepted the result"),
-    JOB_RETRIED: EmissionMeaning(WARNING, "the attempt failed and will be made again"),
-    JOB_SNOOZED: EmissionMeaning(INFO, "the task asked to look again later"),
+    JOB_RETRIED: EmissionMeaning(
+        WARNING, "the attempt failed; the job will be retried"
+    ),
+    JOB_SNOOZED: EmissionMeaning(
+        INFO, "the task snoozed: it runs again later, the attempt is not counted"
+    ),
     JOB_DEAD: EmissionMeaning(ERROR, "the job failed for good: a dead letter"),
     JOB_CANCELLED: EmissionMeaning(INFO, "the job was cancelled"),
-    JOB_RELEASED: EmissionMeaning(INFO, "the job was given back unfinished, uncharged"),
+    JOB_RELEASED: EmissionMeaning(
+        INFO, "the job was given back unfinished; the attempt is not counted"
+    ),
     JOB_FENCED: EmissionMeaning(
         WARNING, "a late write was refused: the job has a new owner"
     ),
-    JOB_RESCUED: EmissionMeaning(WARNING, "a lost worker's job went back"),
+    JOB_RESCUED: EmissionMeaning(WARNING, "the job of a lost worker was given back"),
     JOB_PARKED: EmissionMeaning(
-        WARNING, "the code here cannot run it, for this reason: left to other workers"
+        WARNING, "this worker cannot run the job (see reason); left to other workers"
     ),
     JOB_ABANDONED: EmissionMeaning(
-        ERROR, "the attempt ignores its hard limit and hangs on"
+        ERROR, "the attempt ignored its hard limit and still runs"
     ),
     JOB_FALTERED: EmissionMeaning(
         ERROR, "the task failed after its own transaction had made the job done"
     ),
     "worker.started": EmissionMeaning(INFO, "the worker has a lease and claims jobs"),
     "worker.stopping": EmissionMeaning(INFO, "no more claims; running jobs may finish"),
-    "worker.stopped": EmissionMeaning(INFO, "the worker gave everything back and left"),
+    "worker.stopped": EmissionMeaning(INFO, "the worker gave its jobs back and ended"),
     "worker.fenced": EmissionMeaning(
-        ERROR, "the lease was lost: running jobs are given up"
+        ERROR, "the lease was lost: running attempts are abandoned"
     ),
     "worker.broken": EmissionMeaning(
-        ERROR, "the worker cannot go on in this process: it drains and ends"
+        ERROR, "the worker cannot continue in this process: it drains and ends"
     ),
-    "worker.rescued": EmissionMeaning(WARNING, "a dead worker's jobs were taken back"),
+    "worker.rescued": EmissionMeaning(
+        WARNING, "the jobs of a dead worker were rescued"
+    ),
     "deps.failed": EmissionMeaning(
-        ERROR, "deps= raised while a worker left it: it had ended"
+        ERROR, "deps= raised during its cleanup; the worker had already ended"
     ),
     "worker.failed": EmissionMeaning(
-        ERROR, "an embedded worker ended with an error; its process goes on"
+        ERROR, "an embedded worker ended with an error; its process continues"
     ),
     "worker.stuck": EmissionMeaning(
-        ERROR, "a call blocks past its hard limit in a process that is not ours to end"
+        ERROR,
+        "a call blocks past its hard limit in a host process, which Durio does not end",
     ),
     "spawn.failed": EmissionMeaning(
         ERROR, "a call of app.spawn raised; it is not retried"
     ),
     "spawn.cancelled": EmissionMeaning(
-        WARNING, "calls of app.spawn still ran at the end: cancelled"
+        WARNING, "calls of app.spawn were cancelled at shutdown"
     ),
     "child.started": EmissionMeaning(INFO, "a child process is ready for jobs"),
     "child.died": EmissionMeaning(
-        ERROR, "a child process died; only its own job is charged"
+        ERROR, "a child process died; the crash counts against its own job only"
     ),
     "child.killed": EmissionMeaning(
         WARNING, "a child process did not stop in time: killed"
     ),
     "child.recycled": EmissionMeaning(
-        INFO, "a child process had its share and is replaced"
+        INFO, "a child process reached its recycle limit and is replaced"
     ),
     "child.failed": EmissionMeaning(
-        ERROR, "a child process did not become ready, or did not leave in order"
+        ERROR, "a child process did not become ready, or did not exit cleanly"
     ),
     "fleet.started": EmissionMeaning(INFO, "a supervisor starts its worker processes"),
     "fleet.stopping": EmissionMeaning(
-        INFO, "a signal: every worker process is asked to drain"
+        INFO, "a signal arrived: every worker process drains"
     ),
-    "fleet.draining": EmissionMeaning(
-        INFO, "how many jobs still run, and the grace left"
-    ),
+    "fleet.draining": EmissionMeaning(INFO, "running jobs and remaining grace period"),
     "fleet.stopped": EmissionMeaning(INFO, "every worker process has ended"),
     "fleet.crashed": EmissionMeaning(
         ERROR, "worker processes keep dying: the supervisor ends"
     ),
     "process.started": EmissionMeaning(INFO, "the supervisor started a worker process"),
     "process.unstarted": EmissionMeaning(
-        ERROR, "no process could be started; tried again"
+        ERROR, "a worker process could not be started; tried again"
     ),
     "process.replaced": EmissionMeaning(
         INFO, "a new worker process took over from an old one"
     ),
-    "process.drained": EmissionMeaning(
-        INFO, "a worker process has done all it was to do"
-    ),
-    "process.ended": EmissionMeaning(
-        ERROR, "a worker process ended unasked; it is replaced"
-    ),
+    "process.drained": EmissionMeaning(INFO, "a worker process has drained and ended"),
+    "process.ended": EmissionMeaning(ERROR, "a worker process died; it is replaced"),
     "process.blocked": EmissionMeaning(
-        ERROR, "a worker process ended itself: it could not go on; it is replaced"
+        ERROR, "a worker process could not continue and ended; it is replaced"
     ),
     "process.killed": EmissionMeaning(ERROR, "a worker process hung: killed"),
     "reload.started": EmissionMeaning(
-        INFO, "every worker process is replaced, one by one"
+        INFO, "every worker process is being replaced, one by one"
     ),
-    "reload.ended": EmissionMeaning(INFO, "every worker process is a new one"),
+    "reload.ended": EmissionMeaning(INFO, "every worker process has been replaced"),
     "reload.failed": EmissionMeaning(
-        ERROR, "a new process did not come up; old ones work on"
+        ERROR, "a new process did not start; the old ones keep running"
     ),
     "supervisor.lost": EmissionMeaning(
         ERROR, "the supervisor is gone: this worker drains"
     ),
-    "tasks.missing": EmissionMeaning(WARNING, "supervised workers have nothing to run"),
+    "tasks.missing": EmissionMeaning(
+        WARNING, "the App has no tasks, so its workers have nothing to run"
+    ),
     "recycle.ignored": EmissionMeaning(WARNING, "only a supervisor recycles workers"),
     "loop.blocked": EmissionMeaning(WARNING, "a call blocks the event loop; its stack"),
     "lease.unrenewed": EmissionMeaning(
@@ -138,16 +143,16 @@ MEANINGS: dict[str, EmissionMeaning] = {
     ),
     "hook.failed": EmissionMeaning(ERROR, "a hook raised; the job is not affected"),
     "upkeep.failed": EmissionMeaning(
-        WARNING, "a maintenance turn failed; the next one comes"
+        WARNING, "a maintenance turn failed; the next turn tries again"
     ),
     "jobs.pruned": EmissionMeaning(
         DEBUG, "final jobs past their retention were deleted"
     ),
     "queue.overfilled": EmissionMeaning(
-        WARNING, "jobs entered a full queue in their caller's own transaction"
+        WARNING, "jobs were added to a full queue by a caller's transaction (tx=)"
     ),
     "queue.filled": EmissionMeaning(
-        WARNING, "a queue is full: its enqueues wait for room"
+        WARNING, "a queue is full: callers of enqueue wait for room"
     ),
     "payload.large": EmissionMeaning(WARNING, "arguments over the warning bound"),
     "namespace.unknown": EmissionMeaning(
@@ -155,7 +160,8 @@ MEANINGS: dict[str, EmissionMeaning] = {
         "no worker has registered this task yet, so its arguments were not checked",
     ),
     "task.unpublished": EmissionMeaning(
-        WARNING, "the name of a task is too long to publish: no enqueue by name"
+        WARNING,
+        "the name of a task is too long to publish: it cannot be enqueued by name",
     ),
     "retry.unpaused": EmissionMeaning(
         WARNING, "a retry policy without a pause between tries"

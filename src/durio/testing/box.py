@@ -203,7 +203,8 @@ class Box:
         if in_job.get() is not None:
             raise UsageError(
                 "box.drain() was called inside a task: it would wait for that task",
-                cure="Call it in the test: a drain also runs what its tasks enqueue.",
+                cure="Call it in the test: a drain also runs the jobs that tasks "
+                "enqueue.",
             )
         if self._is_draining:
             raise UsageError(

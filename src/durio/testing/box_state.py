@@ -156,7 +156,7 @@ def refuse_own_store(apps: Sequence[App], url: str) -> None:
             own = own.outer
         if wanted is not None and wanted == file_of(own.url, own.folder):
             raise UsageError(
-                f"{masked(url)} is the own store of App {app.name!r}",
+                f"{masked(url)} is the real store of App {app.name!r}",
                 cure="Name another file: testing(app, url='sqlite:///test.db').",
             )
 

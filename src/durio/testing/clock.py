@@ -69,7 +69,8 @@ class JumpingSelector(selectors.DefaultSelector):
         if timeout is None:
             raise Stuck(
                 "simulated deadlock: nothing runnable and no timer left "
-                "(who waits for a real thread must hold the loop)\n" + self.report()
+                "(code that waits for a real thread must hold the loop)\n"
+                + self.report()
             )
         self.seconds += timeout
         return []

@@ -285,7 +285,7 @@ class ClaimLoop:
         return OperatingError(
             f"no claim has worked for {seconds:.0f} s, though the lease is renewed: "
             f"{error.what}",
-            cure=error.cure or "See what the store says; a new process tries again.",
+            cure=error.cure or "See the error of the store; a new process tries again.",
         )
 
     async def _rest(self, answer: Exchanged) -> None:

@@ -238,7 +238,7 @@ class Attempt:
             self.soft_hits -= 1
             if self.asyncio_task is not None:
                 self.asyncio_task.uncancel()
-            return SoftTimeLimit("the soft time limit is over: clean up")
+            return SoftTimeLimit("the soft time limit has passed: clean up")
         return thrown
 
 

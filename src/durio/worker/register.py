@@ -234,7 +234,7 @@ class Registration:
 def lease_refused_error(error: StoreError, seconds: float) -> StoreError:
     """Return the error that ends a worker without a lease."""
     return StoreUnavailable(
-        f"no lease was to be had for {seconds:.0f} s, though the store answers: "
+        f"no lease was granted for {seconds:.0f} s, though the store answers: "
         f"{error.what}",
-        cure=error.cure or "See what the store says; a new process tries again.",
+        cure=error.cure or "See the error of the store; a new process tries again.",
     )

@@ -52,8 +52,8 @@ class FailStop:
             except Exception as error:
                 failure = OperatingError(
                     f"the {name} of this worker failed: {type(error).__name__}: {error}",
-                    cure="A new process goes on. This is a bug in Durio: please report "
-                    "it.",
+                    cure="A new process takes over. This is a bug in Durio: please "
+                    "report it.",
                 )
                 failure.__cause__ = error
                 self._loop.call_soon_threadsafe(self._fail, failure)

@@ -44,7 +44,7 @@ class StopControl:
         """Drain, because too many abandoned attempts still run code in this process."""
         self.fail(
             OperatingError(
-                f"too many attempts ignore their end: {count} hang on",
+                f"too many abandoned attempts: {count} still run",
                 cure="See job.abandoned in the log; restart this process.",
             )
         )

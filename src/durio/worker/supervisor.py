@@ -220,7 +220,7 @@ class Supervisor:
             if worker.kill_at <= now:
                 why = "it did not end in time"
             elif worker.is_silent(now):
-                why = "it gives no sign"
+                why = "no sign of life"
             elif worker is worker.slot.successor and not worker.is_ready:
                 late = now - worker.started_at > START_SECONDS
                 why = f"not ready after {START_SECONDS:g} s" if late else ""

@@ -105,9 +105,9 @@ class TaskTransaction:
         begin = self._attempt.environment().begin
         if begin is None or self._attempt.is_process:
             raise UsageError(
-                "a task with process=True runs beside its worker, and has no "
-                "transaction with it",
-                cure="Take process=True off, or open a connection of your own.",
+                "a task with process=True runs in a child process and cannot use the "
+                "transaction of its worker",
+                cure="Remove process=True, or open a connection of your own.",
             )
         if self._attempt.transaction is not None:
             raise UsageError(
@@ -117,7 +117,7 @@ class TaskTransaction:
         if self._attempt.recorded is not None:
             raise UsageError(
                 "this job is done: an earlier ctx.transaction() has committed",
-                cure="Do all in one block; enqueue a job for what comes after it.",
+                cure="Do everything in one block; enqueue a job for later steps.",
             )
         return begin
 
@@ -129,7 +129,7 @@ class TaskTransaction:
                 return
             if own is None or attempt.is_over:
                 raise LeaseLost(
-                    "this attempt was given up: its transaction is rolled back",
+                    "this attempt was abandoned: its transaction is rolled back",
                     cure="Nothing was written; the job runs again.",
                 )
             outcome = attempt.done()
@@ -183,7 +183,7 @@ class TaskTransaction:
             return asyncio.run_coroutine_threadsafe(coro, loop).result()
         coro.close()
         raise UsageError(
-            f"a blocking transaction would hold up the event loop ({here})",
+            f"a blocking transaction would block the event loop ({here})",
             cure="Write `async with ctx.transaction() as tx:`.",
         )
 

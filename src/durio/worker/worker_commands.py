@@ -126,7 +126,10 @@ class CommandResponder:
             return await self._report()
         if verb == "drain":
             return {**self._name(), "draining": True, "running": self._running()}
-        return {**self._name(), "error": f"this release knows no order {verb!r}"}
+        return {
+            **self._name(),
+            "error": f"this release does not know the command {verb!r}",
+        }
 
     def _name(self) -> dict[str, Any]:
         config = self._config

@@ -96,7 +96,7 @@ def test_an_alias_that_is_the_name_or_alias_of_another_task():
 def test_an_alias_that_is_the_tasks_own_name():
     app = App(MEMORY, name="shop")
     for own in ("send_receipt", "shop.send_receipt"):
-        with declined(InvalidOption, "its own name as an alias", "take this one out"):
+        with declined(InvalidOption, "its own name as an alias", "remove this one"):
             app.task(aliases=(own,))(send_receipt)
     assert not app.registry.handlers
 

@@ -302,7 +302,7 @@ async def test_a_worker_that_gave_up_says_so(
             await deaf.enqueue()
             await app.clock.sleep(20)
 
-    with pytest.raises(OperatingError, match="too many attempts"):
+    with pytest.raises(OperatingError, match="too many abandoned attempts"):
         await serve()
     is_over = True
     told = [getattr(r, "event", "") for r in caplog.records]

@@ -242,7 +242,7 @@ async def test_a_commit_by_hand_is_refused(shop: Shop) -> None:
     async with shop.app.worker():
         with pytest.raises(JobDead) as dead:
             await job.result(timeout=SECONDS)
-    assert "ended by hand" in dead.value.error.message
+    assert "committed or rolled back itself" in dead.value.error.message
 
 
 @on_file

@@ -107,7 +107,10 @@ async def test_drain(app: App) -> None:
 async def test_an_order_of_a_later_release(app: App) -> None:
     async with working(app) as worker:
         await worker.started.wait()
-        assert "knows no order 'dance'" in (await answer(app, worker, "dance"))["error"]
+        assert (
+            "does not know the command 'dance'"
+            in (await answer(app, worker, "dance"))["error"]
+        )
 
 
 @virtual(settings=QUICK)

@@ -15,7 +15,7 @@ Ended = Callable[..., str]
 @pytest.mark.proves("M85")
 def test_who_did_what_newest_first(shop: Terminal) -> None:
     job = shop.json("enqueue", "resize", '["a"]', *PLACE)["id"]
-    assert shop.ok("audit", "ls", *PLACE) == "nothing was done by hand\n"
+    assert shop.ok("audit", "ls", *PLACE) == "no changes recorded\n"
     shop.ok("jobs", "cancel", job, *PLACE, "--by", "ann")
     shop.ok("jobs", "retry", job, *PLACE)
     newest, oldest = shop.json("audit", "ls", *PLACE)["audit"]

@@ -306,7 +306,7 @@ def test_looking_makes_nothing_in_a_file_of_another_program(
     db.close()
     before = theirs.read_bytes()
     error = terminal.error("jobs", "ls", "--store", f"sqlite:///{theirs}", code=3)
-    assert "holds no jobs" in error["what"]
+    assert "without a Durio store" in error["what"]
     assert theirs.read_bytes() == before
 
 

@@ -213,7 +213,7 @@ def test_wide_characters_count_twice() -> None:
         (("jobs", "ls"), "no jobs"),
         (("dead", "ls"), "no dead letters"),
         (("workers", "ls"), "no workers"),
-        (("audit", "ls"), "nothing was done by hand"),
+        (("audit", "ls"), "no changes recorded"),
     ],
 )
 def test_empty_lists_say_so(

@@ -129,9 +129,9 @@ def test_expected_errors_show_no_traceback_and_unexpected_ones_do() -> None:
 
 def test_whoever_has_ended_does_not_go_on_by_itself() -> None:
     lost = StoreUnavailable("lost", cure=PASSES_BY_ITSELF)
-    for error in (lost, StoreFull("x", cure="Free space; it goes on by itself.")):
+    for error in (lost, StoreFull("x", cure="Free space; then Durio continues.")):
         cure = error_fields(error)["cure"]
-        assert "by itself" not in cure
+        assert "continues" not in cure
         assert "start it again" in cure.lower()
 
 

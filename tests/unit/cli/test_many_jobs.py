@@ -31,7 +31,7 @@ def test_a_scheduled_job_is_run_now(shop: Terminal) -> None:
     assert shop.ok("jobs", "run", later, *PLACE) == f"{later}  scheduled -> ready\n"
     (row,) = shop.json("jobs", "run", later, *PLACE, code=1)["jobs"]
     assert (row["ok"], row["error"]["code"]) == (False, "wrong_state")
-    assert "is ready and does not wait for its time" in row["error"]["what"]
+    assert "is ready and is not scheduled" in row["error"]["what"]
     (row,) = shop.json("jobs", "run", UNKNOWN, *PLACE, code=1)["jobs"]
     assert row["error"]["code"] == "job_not_found"
     first = shop.json("audit", "ls", *PLACE)["audit"][-1]

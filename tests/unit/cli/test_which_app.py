@@ -136,7 +136,7 @@ def test_cure_of_a_failed_import_names_the_way_without_code(broken: Terminal) ->
         ("shpo:app", "there is no module 'shpo'"),
         ("shop:ap", "shop has no 'ap'"),
         ("shop:SHOP", "shop has no 'SHOP'"),
-        ("shop:Retry.after", "shop:Retry.after made no App"),
+        ("shop:Retry.after", "shop:Retry.after returned no App"),
         ("shop.py:app", "'shop.py:app' names no App"),
         ("a b", "'a b' names no App"),
     ],

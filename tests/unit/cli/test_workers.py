@@ -97,7 +97,7 @@ def test_a_worker_that_does_not_answer(shop: Terminal, verb: str) -> None:
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ("", "it is gone"),
+        ("", "it has stopped"),
         ("[1]", "cannot be read"),
         ("{", "cannot be read"),
         ('{"error": "it moved"}', "it moved"),

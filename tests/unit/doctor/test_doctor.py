@@ -175,7 +175,7 @@ def test_a_check_that_fails_is_a_finding() -> None:
     checks = run_checks({"a.b": broken, "a.c": refused})
     first, second, third = asyncio.run(checks)
     assert first.severity == "ok"
-    bad(second, "error", "failed itself", "ZeroDivisionError", "oops")
+    bad(second, "error", "check itself failed", "ZeroDivisionError", "oops")
     bad(third, "error", "away")
 
 
@@ -232,7 +232,7 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lease_that_is_too_short(clinic: DoctorHarness) -> None:
     brisk = {"lease_seconds": 3, "heartbeat_seconds": 0.5}
     app = clinic.app(settings={"worker": brisk})
-    bad(clinic.one("settings.heartbeat", app), "warning", "a busy disk")
+    bad(clinic.one("settings.heartbeat", app), "warning", "a slow disk")
 
 
 @pytest.mark.proves("M214")
@@ -289,13 +289,13 @@ def test_a_store_that_is_a_folder(clinic: DoctorHarness) -> None:
 def test_a_store_with_two_names(clinic: DoctorHarness) -> None:
     clinic.make()
     os.link(clinic.path, clinic.folder / "twin.db")
-    bad(clinic.one("store.place"), "error", "hard link")
+    bad(clinic.one("store.place"), "error", "hard-linked")
 
 
 def test_a_file_that_everybody_may_write(clinic: DoctorHarness) -> None:
     clinic.make()
     clinic.path.chmod(0o666)
-    bad(clinic.one("store.rights"), "error", "everybody may write")
+    bad(clinic.one("store.rights"), "error", "every user may write")
 
 
 def test_a_private_folder_that_is_not_private(clinic: DoctorHarness) -> None:
@@ -348,7 +348,7 @@ def test_a_disk_that_is_full(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.05, "slow"), (0.000_001, "too quick to be true")]
+    ("seconds", "words"), [(0.05, "slow"), (0.000_001, "too fast for a real sync")]
 )
 def test_a_disk_that_is_slow_or_lies(
     clinic: DoctorHarness, monkeypatch: pytest.MonkeyPatch, seconds: float, words: str
@@ -445,7 +445,7 @@ def test_a_schema_of_newer_code(clinic: DoctorHarness) -> None:
 def test_a_schema_of_other_code(clinic: DoctorHarness) -> None:
     clinic.make()
     change(clinic, "update migration set checksum = 'x' where number = 1")
-    bad(clinic.one("store.schema"), "error", "another text of")
+    bad(clinic.one("store.schema"), "error", "migrations differ")
 
 
 def test_a_schema_of_older_code_is_not_upgraded(clinic: DoctorHarness) -> None:
@@ -498,10 +498,10 @@ def test_jobs_that_are_on_a_move_or_gone(clinic: DoctorHarness) -> None:
     again = f"durio move sqlite:///{clinic.path} '{to}'"
     when = f"to {to}, begun 2026-05-28T20:26:40Z"
     finding = planted("draining")
-    bad(finding, "warning", f"a move {when}, is not over: no worker starts here")
-    assert finding.fix.startswith(f"Go on: {again} (with its password).")
+    bad(finding, "warning", f"a move {when}, is not finished: no worker starts here")
+    assert finding.fix.startswith(f"Continue: {again} (with its password).")
     finding = planted("frozen")
-    bad(finding, "error", f"a move {when}, is not over: nothing can be written")
+    bad(finding, "error", f"a move {when}, is not finished: nothing can be written")
     assert "--back-out" in finding.fix
     finding = planted("moved")
     bad(finding, "error", f"its jobs have moved {when}")
@@ -696,7 +696,7 @@ def test_a_closed_queue(clinic: DoctorHarness) -> None:
         )
 
     clinic.with_store(plant)
-    bad(clinic.one("queues.held_back"), "warning", "mail takes no new jobs")
+    bad(clinic.one("queues.held_back"), "warning", "mail is closed")
 
 
 @pytest.mark.proves("M214")
@@ -805,7 +805,13 @@ def test_workers_that_promise_different_things(clinic: DoctorHarness) -> None:
     assert clinic.one("workers.synchronous").severity == "ok"
     clinic.url += "?synchronous=normal"
     clinic.with_store(plant)
-    bad(clinic.one("workers.synchronous"), "warning", "two promises", "normal", "full")
+    bad(
+        clinic.one("workers.synchronous"),
+        "warning",
+        "differ in durability",
+        "normal",
+        "full",
+    )
 
 
 def test_workers_that_do_not_wait_for_the_disk(clinic: DoctorHarness) -> None:

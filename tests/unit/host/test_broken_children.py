@@ -300,7 +300,7 @@ time.sleep(99)
         for _ in range(2):
             begun, how = (await run_one(nursery)).told
             assert begun == "begun"
-            assert "its line to the worker is closed" in how
+            assert "its connection to the worker is closed" in how
             assert "memory" not in how
 
     with_child_pool(setup_of(tmp_path, shutting), body)

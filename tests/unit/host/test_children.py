@@ -98,7 +98,7 @@ def test_frames_do_not_care_how_bytes_arrive(told: list[bytes], size: int):
 
 
 def test_a_length_that_can_be_none_is_refused():
-    with pytest.raises(InvariantBroken, match="no frame"):
+    with pytest.raises(InvariantBroken, match="not a frame"):
         Frames().feed((FRAME_BYTES_MAX + 1).to_bytes(4) + b"x")
 
 
@@ -508,7 +508,7 @@ def test_a_child_that_lost_its_line_ends_itself(tmp_path: Path):
         await nursery.open(ahead=True, broken=ignore_error)
         begun, how = (await run_one(nursery)).told
         assert begun == "begun"
-        assert "its line to the worker is closed" in how
+        assert "its connection to the worker is closed" in how
         assert "memory" not in how
 
     with_child_pool(setup_of(tmp_path, closing), body)
@@ -629,14 +629,14 @@ return "x" * 6_000
         assert teller.told == ["begun", "finished"]
         assert teller.outcome is not None
         assert teller.outcome.kind == OutcomeKind.DEAD
-        assert b"a word of 6" in (teller.outcome.error or b"")
+        assert b"a message of 6" in (teller.outcome.error or b"")
 
     with_child_pool(setup_of(tmp_path, large), body)
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [(rb"\xff" * 64, "is no frame"), (rb"\0\0\0\1\xc1", "is no word of ours")],
+    [(rb"\xff" * 64, "is not a frame"), (rb"\0\0\0\1\xc1", "unreadable message")],
 )
 def test_a_child_that_speaks_nonsense_is_killed_and_that_is_said(
     tmp_path: Path, said: bytes, told: str

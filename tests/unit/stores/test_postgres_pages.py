@@ -82,7 +82,7 @@ def test_a_cursor_leads_back_to_where_it_was_given() -> None:
     "cursor", ["", "7", "no cursor", "-1", "9" * 40, "AB" * 16, " " * 32, "0g" * 16]
 )
 def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
-    with pytest.raises(InvalidOption, match="is no cursor"):
+    with pytest.raises(InvalidOption, match="is not a cursor"):
         before_cursor(cursor)
 
 
@@ -95,7 +95,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     "text", ["", "1:2:3", "00:1.0:2", f"{'0' * 32}:x:2", f"{'0' * 32}:1.0:-1"]
 )
 def test_a_mark_of_somebody_else_is_refused(text: str) -> None:
-    with pytest.raises(InvalidOption, match="is no mark"):
+    with pytest.raises(InvalidOption, match="is not a mark"):
         bulk_mark_from_text(text)
 
 

@@ -620,7 +620,7 @@ def test_a_process_task_has_no_transaction_here_either(box: Box) -> None:
 
     try:
         own_process.enqueue_sync()
-        with pytest.raises(UsageError, match="runs beside its worker"):
+        with pytest.raises(UsageError, match="runs in a child process"):
             box.drain_sync()
     finally:
         del app.registry.handlers["shop.own_process"]

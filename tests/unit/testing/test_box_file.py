@@ -66,7 +66,7 @@ def test_the_own_file_is_refused(folder: Path, url: str) -> None:
     app, _ = shop()
     with (
         testing(app),
-        pytest.raises(UsageError, match=r"own\.db.* is the own store of App 'shop'"),
+        pytest.raises(UsageError, match=r"own\.db.* is the real store of App 'shop'"),
     ):
         testing(app, url=url).__enter__()
     assert not (folder / "own.db").exists()

@@ -273,7 +273,7 @@ async def test_silent_worker_is_killed_and_replaced(clock: VirtualClock) -> None
     place = supervisor_harness(clock, Life(silent_after=10), processes=2)
     await place.until(90)
     assert [e["why"] for e in place.events_named("process.killed")] == [
-        "it gives no sign"
+        "no sign of life"
     ]
     assert len(place.fleet.claiming) == 2
     await place.end()

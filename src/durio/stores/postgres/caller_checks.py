@@ -120,8 +120,8 @@ def wrong_codecs(how: str) -> WrongTransaction:
     return WrongTransaction(
         f"tx has codecs or an encoding of its own for values that a job is made of: {how}",
         cure="Give a connection without codecs for text, bytea, bool, float8 and integers, "
-        "and with client_encoding UTF8. Those for json and numeric are no matter, nor is one "
-        "for uuid that gives a UUID or its text.",
+        "and with client_encoding UTF8. Codecs for json and numeric are fine, and "
+        "one for uuid that returns a UUID or its text.",
     )
 
 

@@ -224,7 +224,7 @@ def failed_transaction_error() -> WrongTransaction:
 def pipeline_error() -> WrongTransaction:
     """Return the error for pipeline mode: the store cannot wait for the caller to read."""
     return WrongTransaction(
-        "tx is in pipeline mode, where nothing is answered at once",
+        "tx is in pipeline mode, where results come later",
         cure="Enqueue before `with connection.pipeline()`, or after it.",
     )
 
@@ -232,7 +232,7 @@ def pipeline_error() -> WrongTransaction:
 def in_use_error() -> WrongTransaction:
     return WrongTransaction(
         "tx is in use by another task, or in the middle of a COPY or of a stream",
-        cure="Do one thing after the other on it, without gather() and create_task().",
+        cure="Use it for one call at a time, without gather() and create_task().",
     )
 
 

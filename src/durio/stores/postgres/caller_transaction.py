@@ -205,20 +205,21 @@ def caller_error(error: DriverError, context: PostgresContext) -> Exception:
         return StoreUnavailable(
             f"{context.location.shown}: the connection of tx was lost, and its transaction with "
             f"it ({error.text})",
-            cure="Do the whole transaction again, on another connection.",
+            cure="Repeat the whole transaction on another connection.",
             state=error.state,
         )
     if error.state in CONFLICT_STATES:
         return StoreUnavailable(
-            f"{context.location.shown}: another transaction was in the way of tx ({error.text})",
-            cure="Roll it back, and do the whole transaction again.",
+            f"{context.location.shown}: tx conflicts with another transaction "
+            f"({error.text})",
+            cure="Roll it back, and repeat the whole transaction.",
             state=error.state,
         )
     if error.state == NO_RIGHT:
         refused = translated(error, context.location)
         refused.cure = (
-            "Say `reset role` before the enqueue, where the transaction has another role "
-            f"than its connection. {refused.cure}"
+            "If the transaction has changed its role, run `reset role` before the "
+            f"enqueue. {refused.cure}"
         )
         return refused
     return transaction_error(error, context)

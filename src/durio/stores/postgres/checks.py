@@ -115,9 +115,9 @@ CLOSED_STAGES = ("arriving", "shut")
 # Settings that must be on: what may be lost otherwise, and whether all databases are at
 # risk.
 DURABILITY = {
-    "fsync": ("a power cut may ruin the whole database", True),
-    "full_page_writes": ("a power cut may tear pages apart", True),
-    "synchronous_commit": ("a crash may lose the last jobs that were taken", False),
+    "fsync": ("a power cut may corrupt the whole database", True),
+    "full_page_writes": ("a power cut may leave half-written pages", True),
+    "synchronous_commit": ("a crash may lose the most recent jobs", False),
 }
 
 _mark_decoder = msgspec.json.Decoder(dict[str, Any])
@@ -170,10 +170,10 @@ async def pooler(probe: Probe) -> Findings:
     if connection is None:
         return
     if not probe.connector.is_pooled:
-        yield fine(name, "nothing pools connections on the way")
+        yield fine(name, "no pooler between here and the server")
         return
     if probe.location.prepared is not True:
-        yield fine(name, "a pooler is on the way: statements are not kept prepared")
+        yield fine(name, "behind a pooler: prepared statements are off")
         return
     try:
         for _ in range(PREPARED_TRIES):
@@ -185,7 +185,7 @@ async def pooler(probe: Probe) -> Findings:
         fix += "max_prepared_statements above 0."
         yield error(name, f"it loses prepared statements: {failure.text}", fix)
         return
-    yield fine(name, "a pooler is on the way, and keeps prepared statements")
+    yield fine(name, "behind a pooler that keeps prepared statements")
 
 
 async def listen(probe: Probe) -> Findings:
@@ -194,7 +194,7 @@ async def listen(probe: Probe) -> Findings:
     if connection is None:
         return
     if not probe.location.notify:
-        yield fine(name, "notify=off: workers look for jobs by themselves")
+        yield fine(name, "notify=off: workers poll for jobs")
         return
     received = asyncio.Event()
     payload = f"{connection.pid}"
@@ -219,11 +219,13 @@ def listen_failed(probe: Probe, failure: TimeoutError | DriverError) -> Finding:
     """Return the finding for a missing notification; a pooler is the likely cause."""
     text, fix = "does not work here", "Let workers connect without a pooler in "
     fix += "transaction mode, or leave it so."
-    why = failure.text if isinstance(failure, DriverError) else "nothing was heard"
+    why = (
+        failure.text if isinstance(failure, DriverError) else "no notification arrived"
+    )
     if isinstance(failure, DriverError) and not probe.connector.is_pooled:
         text = text if failure.was_open else "was not tried: it takes two connections"
         fix = translated(failure, probe.location).cure
-    text = f"LISTEN {text} ({why}); without it workers look every quarter second"
+    text = f"LISTEN {text} ({why}); without it workers poll every 0.25 s"
     return warning("store.listen", text, fix)
 
 
@@ -249,7 +251,7 @@ async def planner(probe: Probe) -> Findings:
         )
         yield warning(name, text, f"{fix};")
     else:
-        yield fine(name, "plans go by the indexes")
+        yield fine(name, "query plans use the indexes")
 
 
 async def clocks(probe: Probe, clock: Clock) -> Findings:
@@ -294,7 +296,7 @@ async def schema(probe: Probe) -> Findings:
         text = f"newer than this code: {', '.join(seen.newer)}"
         yield error(name, text, "Upgrade durio here.")
     elif seen.changed:
-        text = f"made by another text of {', '.join(seen.changed)}"
+        text = f"its migrations differ from this release: {', '.join(seen.changed)}"
         yield error(name, text, "Use the release that made it, or another schema.")
     elif seen.waiting:
         how = "older than this code" if seen.applied else "no schema yet"
@@ -333,12 +335,12 @@ async def writable(probe: Probe) -> Findings:
     name = "store.writable"
     if is_replica:
         fix = "Name the primary, or several hosts and ?target_session_attrs=read-write."
-        yield error(name, "this server is a replica: it takes no writes", fix)
+        yield error(name, "this server is a replica: it accepts no writes", fix)
     elif is_read_only:
         fix = "alter role ROLE reset default_transaction_read_only;"
         yield error(name, "default_transaction_read_only is on", fix)
     else:
-        yield fine(name, "it takes writes")
+        yield fine(name, "it accepts writes")
 
 
 async def task_transactions(probe: Probe) -> Findings:
@@ -461,7 +463,10 @@ async def moves(probe: Probe) -> Findings:
         if mark["stage"] not in CLOSED_STAGES:
             continue
         began, origin = moment_in_words(id_made_at(bytes.fromhex(move))), mark["from"]
-        text = f"a move from {origin}, begun {began}, is not over: its queues are shut"
+        text = (
+            f"a move from {origin}, begun {began}, is not finished: its queues are "
+            "closed"
+        )
         fix = (
             f"Where that file is: durio move sqlite:///{origin} {probe.location.shown} "
         )

@@ -36,8 +36,8 @@ async def commit_with_retries(
         except StaleRead:
             continue
     raise ChangedConcurrently(
-        "a commit was not possible: other transactions changed the same jobs, keys and "
-        f"records under each of {TRIES} tries",
+        f"commit failed {TRIES} times: other transactions changed the same jobs, keys "
+        "or records each time",
         cure="Try again.",
     )
 

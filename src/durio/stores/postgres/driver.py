@@ -199,9 +199,9 @@ PREPARED_ELSEWHERE = frozenset({"26000", "42P05"})
 PLAN_CHANGED = "0A000"  # the table of a prepared statement has changed
 
 POOLED = (
-    "Something pools connections on the way to PostgreSQL (PgBouncer?): statements are "
-    "not kept prepared. `?prepared=on` keeps them, with PgBouncer 1.21 or later and "
-    "max_prepared_statements > 0."
+    "There is a connection pooler in front of PostgreSQL (PgBouncer?): prepared "
+    "statements are off. `?prepared=on` enables them with PgBouncer 1.21 or later "
+    "and max_prepared_statements > 0."
 )
 
 Warn = Callable[[str], None]
@@ -316,8 +316,8 @@ class Connector:
             self._may_prepare = False
             self.is_pooled = True
             self.warn(
-                "PostgreSQL does not find prepared statements again "
-                f"({error.text}): statements are not kept prepared any more."
+                f"PostgreSQL lost prepared statements ({error.text}): they are "
+                "switched off."
             )
 
     def warn(self, text: str) -> None:

@@ -275,8 +275,8 @@ async def enqueue_locked(
         except StaleRead:
             continue
     raise ChangedConcurrently(
-        f"{counted(len(jobs), 'job')} could not be stored: others changed the same jobs and keys "
-        f"under each of {TRIES} tries",
+        f"{counted(len(jobs), 'job')} could not be stored in {TRIES} tries: other "
+        "transactions changed the same jobs and keys each time",
         cure="Try again.",
     )
 

@@ -211,8 +211,8 @@ async def run_on(
 
 def loop_ended() -> StoreUnavailable:
     return StoreUnavailable(
-        "the event loop that was to listen has ended",
-        cure="Nothing to do: the next wait listens on a loop that lives.",
+        "the event loop of the listener has ended",
+        cure="Nothing to do: the next wait starts a listener on a running loop.",
     )
 
 

@@ -53,7 +53,8 @@ def check_status(status: MigrationStatus, location: PostgresLocation) -> None:
         )
     if status.changed:
         raise SchemaMismatch(
-            f"{where}: made by another text of {', '.join(status.changed)}",
+            f"{where}: its migrations differ from this release: "
+            f"{', '.join(status.changed)}",
             cure="Use the release that made it, or name another schema.",
         )
 
@@ -104,8 +105,8 @@ def missing_right(
 ) -> StoreUnavailable:
     """Return the error for a role without the rights that migrations need."""
     return StoreUnavailable(
-        f"{location.shown}: this role lacks a right to make or change the "
-        f"schema {location.schema} ({error.text})",
+        f"{location.shown}: this role lacks a privilege to create or change the schema "
+        f"{location.schema} ({error.text})",
         cure=cure.format(name=location.schema),
         state=error.state,
     )

@@ -208,8 +208,8 @@ def connection_lost() -> DriverError:
 def ended_by_task() -> WrongTransaction:
     """Return the error for a task that ended the transaction before its job was recorded."""
     return WrongTransaction(
-        "the transaction was ended by hand, or `reset all` took our mark off it: the end "
-        "of the job cannot be in it",
+        "the block committed or rolled back itself, or ran `reset all`: the job's "
+        "outcome cannot be stored in this transaction",
         cure="Leave commit and rollback to ctx.transaction(), raise to undo it, and reset "
         "settings by their names.",
     )

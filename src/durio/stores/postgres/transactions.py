@@ -126,7 +126,7 @@ class PostgresOwnTransaction:
         except TimeoutError:
             raise StoreUnavailable(
                 f"{context.location.shown}: no answer within {context.location.call_seconds:g} s",
-                cure="See what the server does.",
+                cure="Check what the server is doing.",
                 unknown=is_sent,
             ) from None
         finally:
@@ -174,18 +174,18 @@ def task_error(error: DriverError, context: PostgresContext) -> Exception:
     """Return the error for a task whose transaction has failed at its end."""
     if error.state in CONFLICT_STATES and not error.lost:
         return StoreUnavailable(
-            f"{context.location.shown}: another transaction was in the way of ctx.transaction(); "
-            f"nothing was written ({error.text})",
-            cure="Nothing to do while it has retries left: the next attempt does it all "
-            "again. Short blocks meet others less often, and those at READ COMMITTED "
-            "only in deadlocks.",
+            f"{context.location.shown}: ctx.transaction() conflicts with another "
+            f"transaction; nothing was written ({error.text})",
+            cure="Nothing to do while the job has retries left: the next attempt "
+            "repeats it. Short blocks conflict less often; at READ COMMITTED only "
+            "deadlocks conflict.",
             state=error.state,
         )
     if error.state == NO_RIGHT:
         return WrongTransaction(
-            "the role that the block has now may not write the end of the job: "
+            "the current role of the block may not write the job's outcome: "
             f"{error.text}",
-            cure="Say `reset role`, or `reset session authorization`, before the block's "
-            "end: that is written by the role of the store's URL.",
+            cure="Run `reset role` or `reset session authorization` at the end of "
+            "the block: the outcome is written with the role of the store's URL.",
         )
     return transaction_error(error, context)

@@ -46,7 +46,7 @@ MEANINGS: dict[str, ErrorMeaning] = {
     "28P01": ErrorMeaning(StoreUnavailable, "the password was refused", PASSWORD),
     "28000": ErrorMeaning(
         StoreUnavailable,
-        "the server does not let this user in",
+        "the server refuses this user",
         "Check the user in the URL and the lines of pg_hba.conf; a server may also ask "
         "for `?sslmode=require`.",
     ),
@@ -61,17 +61,18 @@ MEANINGS: dict[str, ErrorMeaning] = {
     "53100": ErrorMeaning(
         StoreFull,
         "no space left on the server; nothing was written",
-        "Free space on the server's disk; everything goes on by itself.",
+        "Free space on the server's disk; then Durio continues.",
     ),
     "53200": ErrorMeaning(
         StoreUnavailable, "the server is out of memory", "Give it more memory."
     ),
     "25006": ErrorMeaning(
         StoreReadOnly,
-        "the server takes no writes: a replica, or default_transaction_read_only is on",
+        "the server accepts no writes: it is a replica, or "
+        "default_transaction_read_only is on",
         "Name the primary, or several hosts and `?target_session_attrs=read-write`.",
     ),
-    "42501": ErrorMeaning(StoreUnavailable, "this role lacks a right", RIGHTS),
+    "42501": ErrorMeaning(StoreUnavailable, "this role lacks a privilege", RIGHTS),
     "3F000": ErrorMeaning(SchemaMismatch, "there is no schema {name}", MIGRATE),
     "42P01": ErrorMeaning(
         SchemaMismatch, "a table of the schema {name} is missing", MIGRATE
@@ -84,17 +85,17 @@ MEANINGS: dict[str, ErrorMeaning] = {
     ),
     "57014": ErrorMeaning(
         StoreUnavailable,
-        "the server gave a statement up; nothing was written",
+        "the server cancelled a statement; nothing was written",
         "Raise statement_timeout for this role, or find out what the statement waits "
         "for: select * from pg_stat_activity where wait_event_type = 'Lock';",
     ),
     "55P03": ErrorMeaning(
         StoreUnavailable,
         "a lock was not free in time; nothing was written",
-        "Find who holds it: select pid, query from pg_stat_activity;",
+        "Find the session that holds it: select pid, query from pg_stat_activity;",
     ),
     "57P03": ErrorMeaning(
-        StoreUnavailable, "the server does not take calls now", PASSES_BY_ITSELF
+        StoreUnavailable, "the server does not accept connections now", PASSES_BY_ITSELF
     ),
     "57P01": ErrorMeaning(
         StoreUnavailable, "the server ended this connection", PASSES_BY_ITSELF
@@ -114,31 +115,33 @@ MEANINGS: dict[str, ErrorMeaning] = {
     ),
     "26000": ErrorMeaning(
         StoreUnavailable,
-        "a pooler on the way refuses prepared statements",
+        "a pooler in between refuses prepared statements",
         "Add `?prepared=off` to the URL.",
     ),
     "42P05": ErrorMeaning(
         StoreUnavailable,
-        "a pooler on the way mixes up prepared statements",
+        "a pooler in between mixes up prepared statements",
         "Add `?prepared=off` to the URL.",
     ),
     "40": ErrorMeaning(
         StoreUnavailable,
-        "others write the same rows all the time; nothing was written",
+        "too many conflicts on the same rows; nothing was written",
         "Try again; see the server's log for the deadlock.",
     ),
     "08": ErrorMeaning(
         StoreUnavailable,
         "the connection failed",
-        "Check that the server, and a pooler on the way, are up and take this user.",
+        "Check that the server, and a pooler in between, are up and accept this user.",
     ),
     "53": ErrorMeaning(
-        StoreUnavailable, "the server lacks something", "See the server's log."
+        StoreUnavailable,
+        "the server lacks a resource or feature",
+        "See the server's log.",
     ),
     "XX": ErrorMeaning(
         StoreCorrupt,
         "the server found its own data damaged, or a bug in itself",
-        "See the server's log; restore a backup if it speaks of damage.",
+        "See the server's log; restore a backup if it reports damage.",
     ),
 }
 UNREACHABLE = ErrorMeaning(
@@ -153,7 +156,7 @@ MEANINGS_BY_TEXT = (
         re.compile("(?i)statement pooling mode"),
         ErrorMeaning(
             StoreUnavailable,
-            "PgBouncer gives each statement another connection",
+            "PgBouncer is in statement pooling mode",
             "Set pool_mode = transaction there.",
         ),
     ),
@@ -161,8 +164,8 @@ MEANINGS_BY_TEXT = (
         re.compile("(?i)does not support SSL|rejected SSL|SSL upgrade"),
         ErrorMeaning(
             StoreUnavailable,
-            "the server, or a pooler on the way, has no SSL",
-            "Switch it on there, or say `?sslmode=prefer`.",
+            "the server, or a pooler in between, has no SSL",
+            "Enable it there, or add `?sslmode=prefer`.",
         ),
     ),
     (
@@ -172,9 +175,9 @@ MEANINGS_BY_TEXT = (
         ),
         ErrorMeaning(
             StoreUnavailable,
-            "no server there is of the kind that target_session_attrs asks for",
-            "Name the primary, or all hosts of the cluster, in the URL; while a primary "
-            "changes there may be none.",
+            "no server matches target_session_attrs",
+            "Name the primary, or all hosts of the cluster, in the URL; during a "
+            "failover there may be none.",
         ),
     ),
 )

@@ -82,6 +82,6 @@ def oldest_in_words(row: Any, seconds: float) -> str:
     kind, who, what, _, age = row
     return (
         f"{kind} {who} ({what}) has kept old row versions alive in PostgreSQL for "
-        f"{format_duration(seconds)} ({age} transactions): claims become slower the longer it "
-        "lasts. End it, or let idle_in_transaction_session_timeout do so."
+        f"{format_duration(seconds)} ({age} transactions): claims get slower until it "
+        "ends. End it, or set idle_in_transaction_session_timeout."
     )

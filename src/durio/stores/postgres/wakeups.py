@@ -38,8 +38,8 @@ CHECK_TIMEOUT_SECONDS = 10.0
 PAUSE_FIRST_SECONDS, PAUSE_LAST_SECONDS = 0.25, 5.0
 
 WAKEUPS_LOST = (
-    "Wakeups do not arrive (PgBouncer in transaction mode, or a lost connection): workers "
-    "look for work by themselves, every 10 to 250 ms, until they do."
+    "Wakeups do not arrive (PgBouncer in transaction mode, or a lost connection): "
+    "workers poll every 10 to 250 ms until they arrive again."
 )
 WAKEUPS_RESTORED = "Wakeups arrive again."
 

@@ -42,7 +42,7 @@ from durio.stores.sqlite.store_files import (
 from durio.stores.sqlite.translate import read_mark, translated
 
 VOLATILE_FILE_SYSTEMS = {
-    "overlay": "the layer of a container: gone with it",
+    "overlay": "the container layer: lost with the container",
     "tmpfs": "memory: gone at the next boot",
     "ramfs": "memory: gone at the next boot",
 }
@@ -103,7 +103,7 @@ def library(driver: DriverName = "apsw") -> Iterator[Finding]:
 
 def in_memory() -> Iterator[Finding]:
     fix = "Name a file: sqlite:///jobs.db."
-    yield warning("store.place", "in memory: gone with the process", fix)
+    yield warning("store.place", "in memory: lost when the process ends", fix)
 
 
 # --- where the file is
@@ -130,7 +130,7 @@ def place(path: Path) -> Iterator[Finding]:
         fix = "Put the file on a local disk: locks do not hold over a network."
         yield error(name, f"{folder} lies on a network file system ({kind})", fix)
     elif kind in VOLATILE_FILE_SYSTEMS:
-        fix = "Put the file on a disk or a volume that outlives this place."
+        fix = "Put the file on a persistent disk or volume."
         yield warning(
             name, f"{folder} lies on {kind}: {VOLATILE_FILE_SYSTEMS[kind]}", fix
         )
@@ -169,7 +169,7 @@ def file_problems(path: Path) -> Iterator[tuple[str, str]]:
         with suppress(FileNotFoundError):
             found = file.stat()
             if found.st_mode & 0o002:
-                yield f"everybody may write {file}", f"chmod o-w {file}"
+                yield f"every user may write {file}", f"chmod o-w {file}"
             if found.st_uid != owner:
                 evidence = (
                     f"{file} belongs to user {found.st_uid}, the database to {owner}"
@@ -213,8 +213,8 @@ def fsync(folder: Path, clock: Clock) -> Iterator[Finding]:
         fix = "Use a faster disk: every commit waits for it."
         yield warning(name, f"{evidence}: slow", fix)
     elif seconds < SYNC_SECONDS_MIN:
-        fix = "See whether this disk really writes: a power cut may lose commits."
-        yield warning(name, f"{evidence}: too quick to be true", fix)
+        fix = "Check whether this disk ignores sync: a power cut may lose commits."
+        yield warning(name, f"{evidence}: too fast for a real sync", fix)
     else:
         yield fine(name, evidence)
 
@@ -257,16 +257,18 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
     finally:
         os.close(descriptor)  # closing it releases the lock
     if holder is not None:
-        evidence = f"process {holder} holds the writers' lock and does not let go"
+        evidence = f"process {holder} holds the write lock and does not release it"
         fix = f"Is it stopped? kill -CONT {holder}, or kill it: nothing is lost. If it "
         fix += "runs, it may itself wait for another program that writes to the file."
         yield error(name, evidence, fix)
     elif not is_free:
-        evidence = f"a program other than Durio keeps {path} locked and does not let go"
+        evidence = (
+            f"a program other than Durio keeps {path} locked and does not release it"
+        )
         fix = f"Find it (fuser {path}) and let it end its transaction, or stop it."
         yield error(name, evidence, fix)
     else:
-        yield fine(name, "writers get their turn")
+        yield fine(name, "the write lock is released in time")
 
 
 def may_write(path: Path, driver: DriverName) -> bool:
@@ -323,7 +325,7 @@ def schema(url: str, path: Path) -> Iterator[Finding]:
         evidence = f"newer than this code: {', '.join(seen.newer)}"
         yield error(name, evidence, "Upgrade durio here.")
     elif seen.changed:
-        evidence = f"made by another text of {', '.join(seen.changed)}"
+        evidence = f"its migrations differ from this release: {', '.join(seen.changed)}"
         yield error(name, evidence, "Use the release that made the file.")
     elif seen.waiting:
         evidence = f"older than this code: {', '.join(seen.waiting)} not applied"
@@ -378,7 +380,10 @@ def log(path: Path) -> Iterator[Finding]:
         size = Path(f"{path}-wal").stat().st_size
     evidence = f"{size // MIB:,} MiB of write-ahead log"
     if size > LOG_BYTES_MAX:
-        fix = "End programs that keep a read open on this file; a worker shortens it."
+        fix = (
+            "End programs that keep a read transaction open; then a worker truncates "
+            "the log."
+        )
         yield warning(name, evidence, fix)
     elif path.exists():
         yield fine(name, evidence)
@@ -402,16 +407,17 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
         return
     name, began = "store.move", moment_in_words(id_made_at(bytes.fromhex(mark.id)))
     command = f"durio move {quote(url)} {quote(mark.to)}"
-    go_on = f"Go on: {command} (with its password). Or take it back: the same with "
+    go_on = f"Continue: {command} (with its password). To undo it: the same with "
     go_on += "--back-out."
     to = f"to {mark.to}, begun {began}"
     if mark.stage == "draining":
         evidence = (
-            f"a move {to}, is not over: no worker starts here, jobs still come in"
+            f"a move {to}, is not finished: no worker starts here, new jobs are still "
+            "accepted"
         )
         yield warning(name, evidence, go_on)
     elif mark.stage == "frozen":
-        evidence = f"a move {to}, is not over: nothing can be written here"
+        evidence = f"a move {to}, is not finished: nothing can be written here"
         yield error(name, evidence, go_on)
     else:
         fix = f"Use that store: DURIO_URL={mark.to} (with its password). Nothing needs "

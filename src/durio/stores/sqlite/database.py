@@ -254,7 +254,7 @@ class StdlibDatabase(OwnDatabase):
         is_busy = self.rows(f"pragma wal_checkpoint({mode})")[0][0]
         self._commits = 0
         if cut and is_busy:
-            raise apsw.BusyError("a reader is in the way")
+            raise apsw.BusyError("a reader blocks it")
 
     def stop_when(self, over: Callable[[], bool], steps: int) -> None:
         self._db.set_progress_handler(over, steps)

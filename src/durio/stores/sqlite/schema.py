@@ -202,7 +202,8 @@ def check_status(status: MigrationStatus, path: str | None) -> None:
         )
     if status.changed:
         raise SchemaMismatch(
-            f"{path}: made by another text of {', '.join(status.changed)}",
+            f"{path}: its migrations differ from this release: "
+            f"{', '.join(status.changed)}",
             cure="Use the release that made the file, or name another file.",
             path=path,
         )

@@ -81,7 +81,8 @@ def check_links(path: str) -> None:
     with suppress(OSError):
         if os.stat(path).st_nlink > 1:  # noqa: PTH116
             raise StoreUnavailable(
-                f"{path} has another name (a hard link), under which its log is not seen",
+                f"{path} is also hard-linked under another name, where its "
+                "write-ahead log is not found",
                 cure="Remove the other name, or copy the file.",
                 path=path,
             )
@@ -124,7 +125,7 @@ def check_not_replaced(path: str, inode: Inode | None) -> None:
     if inode is not None and inode_of(path) != inode:
         raise StoreReplaced(
             f"{path} was deleted or replaced while it was in use",
-            cure="Start this process again: what it has open is no longer that file.",
+            cure="Restart this process: it still has the old file open.",
             path=path,
         )
 
@@ -242,7 +243,7 @@ def cannot_be_made(error: OSError, path: str) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(
             f"{path} cannot be made: {error.strerror}",
-            cure="Make room on its file system; nothing was written.",
+            cure="Free space on its file system; nothing was written.",
             path=path,
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):

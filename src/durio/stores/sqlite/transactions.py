@@ -128,7 +128,8 @@ class SqliteOwnTransaction:
             )
         if not self._db.in_transaction:
             raise WrongTransaction(
-                "the transaction was ended by hand: the end of the job cannot be in it",
+                "the block committed or rolled back itself: the job's outcome cannot "
+                "be stored in this transaction",
                 cure="Leave commit and rollback to ctx.transaction(); raise to undo it.",
             )
         return self._db

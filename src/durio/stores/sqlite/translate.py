@@ -48,8 +48,8 @@ def moved_to(path: str | None, to: str) -> StoreMoved:
     """Return the error for jobs that have moved or are about to."""
     return StoreMoved(
         f"{path}: its jobs are moving, or have moved, to {to}; nothing was written",
-        cure=f"Use that store: DURIO_URL={to} (with its password), or --store. While the "
-        "move is under way it takes no jobs either: try again.",
+        cure=f"Use that store: DURIO_URL={to} (with its password), or --store. Until "
+        "the move ends that store accepts no jobs either: try again later.",
         path=path,
         to=to,
     )
@@ -80,7 +80,7 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
         apsw.FullError,
         StoreFull,
         "{path}: no space left; nothing was written",
-        "Free space on this disk; everything goes on by itself.",
+        "Free space on this disk; then Durio continues.",
     ),
     (
         apsw.ReadOnlyError,
@@ -104,7 +104,10 @@ MEANINGS: tuple[tuple[type[apsw.Error], type[StoreError], str, str], ...] = (
         apsw.BusyError,
         StoreUnavailable,
         "{path} is locked by another program",
-        "Find who writes to it without Durio and let it end its transaction.",
+        (
+            "Find the program that writes to it without Durio, and let it end its "
+            "transaction."
+        ),
     ),
     (
         apsw.LockedError,

@@ -224,7 +224,8 @@ class WriterThread:
         for operation in waiting:
             operation.error = StoreStalled(
                 f"{self._session.path} was closed while {holder} kept it locked",
-                cure=f"See what {holder} does: it may be stopped (SIGSTOP, a debugger).",
+                cure=f"Check what {holder} does: it may be stopped (SIGSTOP, a "
+                "debugger).",
             )
         answer_callers(waiting)
 
