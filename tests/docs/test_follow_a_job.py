@@ -58,7 +58,7 @@ def trace(url: str) -> dict[str, Any]:
 def side_doors() -> set[str]:
     """Files of other stories; the loops among them may run beside any job."""
     pages = [(ROOT / page).read_text("utf-8") for page in (SQLITE_PAGE, POSTGRES_PAGE)]
-    tables = "".join(text.partition("## Side doors")[2] for text in pages)
+    tables = "".join(text.partition("## Special cases")[2] for text in pages)
     return set(re.findall(r"`([\w/]+\.py)`", tables))
 
 
