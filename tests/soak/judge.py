@@ -102,7 +102,7 @@ def judge_ledger(record: Record) -> Finding:
     holds = not totals.problems and totals.quick_check == "ok"
     holds &= totals.ok + totals.unfinished == totals.acknowledged
     wrong = totals.lost + totals.unexpected + totals.duplicated + totals.unexplained
-    return finding("nothing lost, nothing twice", text, holds=holds and not wrong)
+    return finding("no job lost, none done twice", text, holds=holds and not wrong)
 
 
 def judge_run(record: Record) -> Finding:
@@ -228,7 +228,7 @@ def memory_slopes(record: Record) -> list[tuple[float, float, float]]:
 
 
 def judge_memory(record: Record) -> Finding:
-    what, slopes = "memory is flat in a life", memory_slopes(record)
+    what, slopes = "memory of one process is flat", memory_slopes(record)
     if not slopes:
         text = f"no process lived {LIFE_SECONDS_MIN:g} s"
         return Finding(what, Judgement.UNKNOWN, text)
@@ -259,7 +259,7 @@ def young_memory(record: Record) -> list[float]:
 
 def judge_young(record: Record) -> Finding:
     """A worker that starts late must not use more memory than one that started early."""
-    what, young = "memory of the young is the same", young_memory(record)
+    what, young = "memory of new processes is the same", young_memory(record)
     if len(young) < YOUNG_LIVES_MIN:
         text = f"{len(young)} lives of {YOUNG_SECONDS[0]:g} s; {YOUNG_LIVES_MIN} needed"
         return Finding(what, Judgement.UNKNOWN, text)

@@ -13,24 +13,24 @@ PICTURE = (
     "marked](soak.svg)"
 )
 CUT_SHORT = (
-    "**Cut short:** somebody stopped this run; these are the figures up to then, and they "
-    "are no verdict on a whole one."
+    "**Cut short:** this run was stopped; these are the figures up to then, and "
+    "not the verdict of a whole run."
 )
 EXPLANATION = (
     "Worker 1 is only ever stopped (SIGSTOP), so that one process lives through the whole "
-    "run; worker 2 is also killed and told to end, and replaced at once. This page is "
+    "run; worker 2 is also killed and asked to stop, and replaced at once. This page is "
     "written by `make soak`; `tests/soak/judge.py` has the exact bounds."
 )
 WORDS = (
-    ("attempted", "enqueues asked"),
-    ("acknowledged", "enqueues answered"),
+    ("attempted", "enqueues called"),
+    ("acknowledged", "enqueues confirmed by the store"),
     ("ok", "acknowledged and done, with their effect"),
     ("lost", "acknowledged and not done"),
-    ("unexpected", "run, but never asked for"),
-    ("duplicated", "ends accepted beyond the first"),
-    ("recovered", "enqueues whose caller was killed, which ran all the same"),
-    ("reruns", "attempts begun again after a fault or a failure on purpose"),
-    ("unexplained", "attempts begun again for no reason"),
+    ("unexpected", "run, but never enqueued"),
+    ("duplicated", "outcomes accepted after the first"),
+    ("recovered", "enqueues whose caller was killed, which ran anyway"),
+    ("reruns", "attempts repeated after a fault or an intended failure"),
+    ("unexplained", "attempts repeated without a reason"),
 )
 
 

@@ -53,7 +53,7 @@ def test_a_leak_is_broken(mb_a_minute: float) -> None:
         healthy(),
         with_workers(lambda v: replace(v, rss_bytes=int(v.rss_bytes + leak * v.age))),
     )
-    assert broken(record) == ["memory is flat in a life"]
+    assert broken(record) == ["memory of one process is flat"]
 
 
 def test_a_warm_up_is_no_leak() -> None:
@@ -86,7 +86,7 @@ def test_workers_that_are_born_heavier_are_broken() -> None:
         more = int(seen.at / record.seconds * 12 * MEGABYTE)
         second = replace(second, rss_bytes=second.rss_bytes + more)
         record.samples[place] = replace(seen, workers=[first, second])
-    assert "memory of the young is the same" in broken(record)
+    assert "memory of new processes is the same" in broken(record)
 
 
 def test_descriptors_that_stay_open_are_broken() -> None:
@@ -174,7 +174,7 @@ def test_a_file_that_grows_for_ever_is_broken(name: str) -> None:
 def test_a_broken_promise_is_broken(totals: Totals) -> None:
     record = healthy()
     record.totals = totals
-    assert broken(record) == ["nothing lost, nothing twice"]
+    assert broken(record) == ["no job lost, none done twice"]
 
 
 def test_too_little_is_unknown_and_not_held() -> None:
@@ -188,7 +188,7 @@ def test_too_little_is_unknown_and_not_held() -> None:
 
 def test_a_short_run_says_what_it_cannot_show() -> None:
     found = {each.what: each.judgement for each in judge(healthy(24.0))}
-    assert found["memory is flat in a life"] is Judgement.UNKNOWN
+    assert found["memory of one process is flat"] is Judgement.UNKNOWN
     assert found["the file is bounded"] is Judgement.UNKNOWN
     assert found["90 % of the throughput back within 30 s"] is Judgement.HELD
     shortest = {each.what: each.judgement for each in judge(healthy(12.0))}

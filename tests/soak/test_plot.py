@@ -172,6 +172,6 @@ def test_page_has_the_figures() -> None:
     assert text.startswith("# Soak\n")
     assert "](soak.svg)" in text
     assert "| lost | acknowledged and not done | 0 |" in text
-    assert "| nothing lost, nothing twice | held |" in text
+    assert "| no job lost, none done twice | held |" in text
     for figure in ("`commit`", "`command`", "machine", "10 minutes"):
         assert figure in text

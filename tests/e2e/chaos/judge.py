@@ -7,7 +7,7 @@ attempted       enqueues that were asked
 acknowledged    enqueues that the store answered with ok
 ok              acknowledged, and in the end that the workload expects, with its effect
 lost            acknowledged, and absent, unfinished, or done without an effect
-unexpected      there though nobody asked, or in an end that the workload excludes
+unexpected      stored without an enqueue, or in a final state that the workload excludes
 duplicated      stored, ended or had its effect more often than it began
 recovered       nobody knew whether it was stored, and it was, once
 """

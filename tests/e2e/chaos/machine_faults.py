@@ -187,7 +187,7 @@ MACHINE_FAULTS = [
         lay=lay_clock,
         heal=catch_up,
     ),
-    Fault("bell-removed", "doorbells are deleted: no re-run", remove_wakeups),
+    Fault("bell-removed", "wakeup sockets are deleted: no re-run", remove_wakeups),
     Fault(
         "writer-lock-held",
         "another program holds the writers' lock: no re-run",

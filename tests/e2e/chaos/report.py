@@ -17,22 +17,22 @@ from tests.e2e.chaos.judge import BROKEN, HELD, UNKNOWN, WORDS, Verdict
 
 HEAD = """# Chaos report
 
-What `make chaos` saw when it was last run: four worker processes and two producers on one SQLite
-file, disturbed by one named fault at a time. Every job carries a unique integer. Each process
-keeps an append-only ledger of its own, the nemesis puts every disturbance on record before it
-begins, and the verdict comes from these files and a dump of the store, after the fact.
+Result of the last run of `make chaos`: four worker processes and two producers on one SQLite
+file, disturbed by one named fault at a time. Every job has a unique integer. Each process
+keeps an append-only ledger of its own, every fault is recorded before it begins, and
+the verdict is computed afterwards from these files and a dump of the store.
 """
 TAIL = """
-- **attempted, acknowledged:** enqueues that were asked, and those that the store answered with ok.
-- **ok:** acknowledged jobs that came to the end which the workload expects, with their effect.
+- **attempted, acknowledged:** enqueues that were called, and those that the store confirmed.
+- **ok:** acknowledged jobs in the final state that the workload expects, with their effect.
 - **lost:** acknowledged, and absent, unfinished, or done without an effect. Must be 0.
-- **unexpected:** there though nobody asked, or in an end that the workload excludes. Must be 0.
+- **unexpected:** stored without an enqueue, or in a final state that the workload excludes. Must be 0.
 - **duplicated:** stored twice, ended twice, or begun again after the end. Must be 0.
-- **recovered:** enqueues whose caller never got an answer, and that turned out to be stored, once.
+- **recovered:** enqueues whose caller never got a reply, and whose job was stored once.
 - **re-runs:** second starts that a recorded fault explains, and those that nothing explains (must
-  be 0). Retries that a task asked for by an error are not counted. Where a fault says *no re-run*,
+  be 0). Retries after an error of the task are not counted. Where a fault says *no re-run*,
   its record explains nothing.
-- **recovery:** from the disturbance to the next start of a job that it cut short, in seconds.
+- **recovery:** seconds from the fault to the next start of a job that it interrupted.
 - A verdict is *unknown* when too little happened to prove anything.
 """
 # Figures of a verdict that are added up, and the heads of their columns.

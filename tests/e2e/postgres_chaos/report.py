@@ -14,17 +14,17 @@ from tests.figures import percentile
 
 HEAD = """# Chaos report: PostgreSQL
 
-What `make chaos-postgres` saw when it was last run: worker processes and producers on one
+Result of the last run of `make chaos-postgres`: worker processes and producers on one
 PostgreSQL 18 with fsync on, while the server is restarted and killed and connections are cut at
-every bad moment. Judged from append-only ledgers of all processes and a dump of the store, after
-the fact, by the same judge as the [chaos report](chaos.md), which explains the words.
+every bad moment. The verdict is computed afterwards from append-only ledgers of all processes and a
+dump of the store, by the same rules as the [chaos report](chaos.md), which explains the words.
 """
 TAIL = """
 - **times:** how often the fault struck.
 - **works again:** seconds from the end of a fault to the next job that a worker began, for each
-  worker that lived through it. Promised: 10; the run is broken at three times that.
+  worker that survived it. Promised: 10; the run is broken at three times that.
 - **cut before:** the message never reached the server whole. **Cut after:** it was executed, and
-  its answer was thrown away. *enqueue* and *exchange* are the single statements that commit by
+  its reply was dropped. *enqueue* and *exchange* are the single statements that commit by
   themselves; *commit* is an explicit COMMIT: of a repeated enqueue, or of an exchange in steps.
 - Faults of the server explain no re-run: a job runs twice only where its worker was killed.
 """
