@@ -392,7 +392,7 @@ def test_a_key_that_a_snapshot_cannot_see_is_told(
                     await late.enqueue(1)
                 raise Undo
         assert "conflicts with another" in told.value.what
-        assert "again" in told.value.cure
+        assert "repeat the whole" in told.value.cure
         async with connection.transaction(isolation=level):
             job = await late.enqueue(1)
         assert not job.created
