@@ -43,9 +43,9 @@ HELP_COLUMNS = 88
 
 # Settings whose name says enough to a reader of the source, but not of a table.
 SAID_HERE = {
-    "worker.lease_seconds": "how long a worker may be silent before its jobs are taken",
+    "worker.lease_seconds": "how long a silent worker keeps its jobs",
     "worker.heartbeat_seconds": "how often a worker renews its lease",
-    "worker.leader_seconds": "how long the turn to do maintenance lasts unrenewed",
+    "worker.leader_seconds": "how long a worker stays leader without a renewal",
     "payload.warn_bytes": "arguments above it are logged as `payload.large`",
     "payload.bytes_max": "arguments above it are refused at enqueue",
     "payload.result_bytes_max": "a result above it makes the job dead",
@@ -53,8 +53,8 @@ SAID_HERE = {
     "retention.done_seconds": "age at which done and cancelled jobs are deleted",
     "retention.dead_seconds": "age at which dead jobs are deleted",
     "retention.result_seconds": "how long a result can be read",
-    "log.level": "the least that is written",
-    "log.format": "`text` lines, one `json` object a line, or `none`: the host's own logging",
+    "log.level": "the lowest level that is logged",
+    "log.format": "`text` lines, one `json` object per line, or `none`: the program's own logging",
 }
 
 

@@ -229,15 +229,9 @@ def show_verdict(verdict: DemoVerdict, missing: list[str]) -> None:
     notes = [
         "",
         f"{count_text(verdict.cancelled, 'job')} cancelled on request and not counted below",
-        (
-            f"{counted(verdict.repeated, 'customer')} enqueued twice with one key: one "
-            "job ran for each"
-        ),
+        f"{counted(verdict.repeated, 'customer')} clicked twice: one job for each, by key",
         f"{count_text(verdict.refused, 'parcel')} refused by a full queue",
-        (
-            f"{count_text(verdict.poisoned, 'job')} dead-lettered for crashing its "
-            "process; no other job was affected"
-        ),
+        f"{count_text(verdict.poisoned, 'job')} dead-lettered for a crash; no others",
         f"{count_text(verdict.kills, 'process')} killed: {again}",
         *(f"BROKEN: {problem}" for problem in verdict.problems),
         *(f"TOO LITTLE HAPPENED: {complaint}" for complaint in missing),

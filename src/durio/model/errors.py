@@ -1,7 +1,7 @@
 """All exceptions of Durio: what happened, with which values, and what to do.
 
 There are three families. *Usage*: the caller's mistake, raised at declaration or
-enqueue. *Operating*: expected trouble (store unavailable, lease lost), handled and
+enqueue. *Operating*: conditions at run time (store unavailable, lease lost), handled and
 bounded. *InvariantBroken*: our own bug; stop rather than give a wrong result.
 """
 
@@ -37,7 +37,7 @@ class UsageError(DurioError):
 
 
 class OperatingError(DurioError):
-    """Expected trouble: handled, bounded, never our bug."""
+    """A condition at run time, such as an unreachable store; not a bug in Durio."""
 
     code = "operating"
 

@@ -45,7 +45,7 @@ class WorkerSettings(
     recycle_rss_bytes: int = 0  # a worker is replaced above this memory; 0: never
     children: int = 0  # child processes for tasks with process=True; 0: one per core
     child_jobs: int = 1000  # a child is replaced after this many jobs; 0: never
-    child_rss_bytes: int = 0  # a worker is replaced above this memory; 0: never
+    child_rss_bytes: int = 0  # a child is replaced above this memory; 0: never
 
 
 class QueueSettings(
