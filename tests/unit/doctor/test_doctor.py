@@ -498,7 +498,7 @@ def test_jobs_that_are_on_a_move_or_gone(clinic: DoctorHarness) -> None:
     again = f"durio move sqlite:///{clinic.path} '{to}'"
     when = f"to {to}, begun 2026-05-28T20:26:40Z"
     finding = planted("draining")
-    bad(finding, "warning", f"a move {when}, is not finished: no worker starts here")
+    bad(finding, "warning", f"a move {when}, is not finished: no worker starts")
     assert finding.fix.startswith(f"Continue: {again} (with its password).")
     finding = planted("frozen")
     bad(finding, "error", f"a move {when}, is not finished: nothing can be written")

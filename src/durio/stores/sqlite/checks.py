@@ -262,9 +262,7 @@ def writer(path: Path, clock: Clock, driver: DriverName = "apsw") -> Iterator[Fi
         fix += "runs, it may itself wait for another program that writes to the file."
         yield error(name, evidence, fix)
     elif not is_free:
-        evidence = (
-            f"a program other than Durio keeps {path} locked and does not release it"
-        )
+        evidence = f"a program other than Durio locks {path} and does not release it"
         fix = f"Find it (fuser {path}) and let it end its transaction, or stop it."
         yield error(name, evidence, fix)
     else:
@@ -380,10 +378,7 @@ def log(path: Path) -> Iterator[Finding]:
         size = Path(f"{path}-wal").stat().st_size
     evidence = f"{size // MIB:,} MiB of write-ahead log"
     if size > LOG_BYTES_MAX:
-        fix = (
-            "End programs that keep a read transaction open; then a worker truncates "
-            "the log."
-        )
+        fix = "End programs that keep a read open; then a worker truncates the log."
         yield warning(name, evidence, fix)
     elif path.exists():
         yield fine(name, evidence)
@@ -411,10 +406,7 @@ def move(url: str, path: Path, driver: DriverName = "apsw") -> Iterator[Finding]
     go_on += "--back-out."
     to = f"to {mark.to}, begun {began}"
     if mark.stage == "draining":
-        evidence = (
-            f"a move {to}, is not finished: no worker starts here, new jobs are still "
-            "accepted"
-        )
+        evidence = f"a move {to}, is not finished: no worker starts, jobs are accepted"
         yield warning(name, evidence, go_on)
     elif mark.stage == "frozen":
         evidence = f"a move {to}, is not finished: nothing can be written here"

@@ -81,8 +81,7 @@ def check_links(path: str) -> None:
     with suppress(OSError):
         if os.stat(path).st_nlink > 1:  # noqa: PTH116
             raise StoreUnavailable(
-                f"{path} is also hard-linked under another name, where its "
-                "write-ahead log is not found",
+                f"{path} is hard-linked under another name, without its write-ahead log",
                 cure="Remove the other name, or copy the file.",
                 path=path,
             )
