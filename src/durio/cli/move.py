@@ -70,8 +70,8 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
       durio move sqlite:///jobs.db postgresql://app@db/shop --back-out
 
     With --json: {"from", "to", "stage", "jobs": {"namespace": {"state": n}}, "workers",
-    "running", "keys", "pruned", "strangers", "digest", "seconds", "dry_run"}. "pruned"
-    counts jobs whose retention ended during the move, "strangers" jobs of the same Apps
+    "running", "keys", "pruned", "other_jobs", "digest", "seconds", "dry_run"}. "pruned"
+    counts jobs whose retention ended during the move, "other_jobs" jobs of the same Apps
     that the new store has and the file does not.
 
     \b
@@ -277,7 +277,7 @@ def show_moved(
     ends, seen = request.stores, verdict or Comparison()
     if request.selection.is_json:
         figures = {"keys": seen.keys, "pruned": seen.pruned}
-        figures |= {"strangers": seen.other_jobs}
+        figures |= {"other_jobs": seen.other_jobs}
         rest = {"digest": seen.digest or None, "seconds": round(took_seconds, 3)}
         show_json(
             {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}
