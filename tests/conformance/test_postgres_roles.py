@@ -38,13 +38,14 @@ class Granted(ScratchSchema):
 
 
 def url_of(server: PostgresServer, user: str, password: str) -> str:
-    return server.url("shop", user=user, password=password)
+    return server.url("shop", user=user, password=password, schema="jobs")
 
 
 @pytest.fixture(scope="module")
 def grounds(postgres: PostgresServer) -> Granted:
     text = PAGE.read_text(encoding="utf-8")
-    roles, *_ = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (roles,) = [block for block in blocks if f"create role {OWNER[0]} " in block]
     assert psql(postgres, "postgres", "create database shop;")[0] == 0
     code, told = psql(postgres, "shop", roles)
     assert code == 0, told
