@@ -332,7 +332,6 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in os.environ if name.startswith("DURIO_")]:
         monkeypatch.delenv(name)
-    before = set(sys.modules)
     with asyncio.Runner() as runner:
         story = Story(tmp_path, runner)
         # Dataclasses and annotations look up the module that a class says it is from.
@@ -341,8 +340,10 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
             yield story
         finally:
             story.close()
-    for name in set(sys.modules) - before:
-        if is_within(getattr(sys.modules[name], "__file__", None), tmp_path):
+    for name, module in list(sys.modules.items()):
+        # A folder without `__init__.py` is a package that has no file.
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        if any(is_within(place, tmp_path) for place in places):
             del sys.modules[name]
     sys.modules.pop("story", None)
 

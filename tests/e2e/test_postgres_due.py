@@ -33,9 +33,9 @@ def play(
     asyncio.run(main())
 
 
-async def plan(store: PostgresStore, count: int) -> None:
-    """So many, for a time that comes at once, through the lane of scheduled jobs."""
-    run_at = clock.now() + 0.2
+async def plan(store: PostgresStore, count: int, *, seconds: float = 0.2) -> None:
+    """Schedule jobs and wait until they are due; `seconds` must be enough to store them."""
+    run_at = clock.now() + seconds
     news = [
         NewJob(clock.new_id(), LANE, 4, TASK, PAYLOAD, run_at=run_at)
         for _ in range(count)
@@ -51,7 +51,7 @@ def test_more_than_are_promoted_at_once_keep_nobody_waiting(
     """What is left is due, and nobody holds it."""
 
     async def story(store: PostgresStore, worker: int) -> None:
-        await plan(store, PROMOTED_MAX + 500)
+        await plan(store, PROMOTED_MAX + 500, seconds=2.0)
         lanes = [Lane(LANE, EVER)]
         first = await store.exchange(worker, [], lanes, EVER)
         second = await store.exchange(worker, [], lanes, EVER)

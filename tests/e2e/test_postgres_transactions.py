@@ -261,7 +261,7 @@ def test_a_transaction_that_cannot_commit_is_told_in_words(
             words = {
                 breaks: "breaks a rule",
                 caught: "failed already",
-                ended: "by hand",
+                ended: "committed or rolled back itself",
             }
             async with app.worker():
                 for task, word in words.items():
