@@ -12,6 +12,7 @@ the job is the cause and becomes dead; no other job is charged with it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextvars import copy_context
 
 from durio.model.errors import DurioError
 from durio.model.job import Claim
@@ -71,6 +72,7 @@ class Slots:
         self._has_before = has_before
         self._reports_started = False  # see `add`
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # attempts start with these variables
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
@@ -184,7 +186,9 @@ class Slots:
             attempt.send()
             return
         self.deadlines.watch(attempt)
-        attempt.asyncio_task = asyncio.Task(self._run(attempt), loop=self._loop)
+        attempt.asyncio_task = asyncio.Task(
+            self._run(attempt), loop=self._loop, context=self._context.copy()
+        )
         if self._reports_started:
             self._report_started(attempt)
 

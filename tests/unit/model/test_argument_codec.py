@@ -31,6 +31,17 @@ class Item(pydantic.BaseModel):
     price: float
 
 
+class Person:
+    """Built like a model of pydantic, by code of its own."""
+
+    @classmethod
+    def model_validate(cls, _value: object) -> "Person":
+        raise ValueError("no such person")
+
+    def model_dump(self, **_: object) -> dict[str, str]:
+        return {}
+
+
 class StrictItem(pydantic.BaseModel, extra="forbid"):
     price: float
 
@@ -53,6 +64,7 @@ def typed(when: datetime, who: UUID, sum_: Decimal, colour: Colour) -> None: ...
 def rich(line: Line, item: Item, order: Order, point: Point, file: Path) -> None: ...
 def bought(item: StrictItem) -> None: ...
 def sold(items: list[StrictItem]) -> None: ...
+def named(who: Person) -> None: ...
 def rest(first: int, *others: int, last: int = 0) -> None: ...
 def strict(a: int, /, b: int, *, c: int = 3) -> None: ...
 def opened(a: int, **more: int) -> None: ...
@@ -164,6 +176,12 @@ WRONG = {
         ({"price": "much", "colour": 5},),
         {},
         r"'item': price: Input should be .* \(and 1 more\)",
+    ),
+    "model with an error of its own": (
+        named,
+        ({"name": "x"},),
+        {},
+        r"argument 'who': no such person",
     ),
     "list of models of pydantic": (
         sold,
