@@ -55,7 +55,7 @@ test: static servers ## Run everything: static checks, the whole suite with bran
 
 .PHONY: check
 check: $(READY) ## The quick one, under a minute: format, lint, layers, types, tidy, quick unit tests
-	@$(MAKE) -j 3 --output-sync=target format lint layers types tidy unit
+	@$(MAKE) -j 2 --output-sync=target static quick
 
 .PHONY: versions
 versions: $(READY) ## Run a fast part on every other Python of this machine that Durio claims
@@ -102,7 +102,7 @@ clean: ## Remove everything that make has made
 
 # --- the parts of check -------------------------------------------------------------------
 
-.PHONY: static format lint layers types tidy unit
+.PHONY: static format lint layers types tidy unit quick
 static: format lint layers types
 
 format: $(READY)
@@ -121,7 +121,10 @@ tidy: $(READY)
 	$(PY) -m pytest -q tests/tidy
 
 unit: $(READY)
-	$(PY) -m pytest -q -m "not slow" -n $(TEST_PROCESSES) --dist loadfile tests/unit tests/faults
+	$(PY) -m pytest -q tests/unit tests/faults
+
+quick: $(READY)
+	$(PY) -m pytest -q -m "not slow" -n $(TEST_PROCESSES) --dist loadfile tests/tidy tests/unit tests/faults
 
 # --- setting up ---------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.tidy.house import ROOT, SRC, pyproject, rooms
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 CONTRACTS: dict[str, dict[str, Any]] = {
     contract["id"]: contract
     for contract in pyproject()["tool"]["importlinter"]["contracts"]

@@ -9,6 +9,8 @@ import pytest
 
 from tests.tidy.house import ROOT
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 STORY = """
 def test_server(require): require(False, "moon server")
 def test_kernel(require): require.kernel(False, "time travel")

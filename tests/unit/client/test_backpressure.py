@@ -15,6 +15,8 @@ from durio.ports.enqueue import Full
 from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import drained, finished, records, virtual, working
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 LANE = "app:mail"
 
 

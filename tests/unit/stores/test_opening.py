@@ -16,6 +16,8 @@ from durio.model.job import READY
 from durio.stores.sqlite.store import SqliteStore
 from tests.unit.stores.sqlite_harness import CLOCK, INFO, new_job, run_on_store
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 DESCRIPTORS = Path("/proc/self/fd")
 Opening = Callable[[SqliteStore, asyncio.TaskGroup], Coroutine[Any, Any, None]]
 

@@ -18,6 +18,8 @@ from tests.unit.worker.fake_fleet import (
     supervisor_harness,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 DIES = Life(boot_seconds=0.1, dies_after=0.3)
 UNREADY = Life(boot_seconds=9, dies_after=0.3)
 SEGFAULTS = Life(dies_after=1.0, exit_code=-11)

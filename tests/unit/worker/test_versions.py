@@ -19,6 +19,8 @@ from tests.unit.app.app_harness import (
     virtual,
 )
 
+pytestmark = pytest.mark.slow  # real processes, servers or seconds
+
 DAY = 86400.0
 
 
