@@ -95,7 +95,10 @@ def observe(event: HookEvent) -> None:
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     ran.clear()
+    declared = dict(app.registry.handlers)
     yield
+    app.registry.handlers.clear()  # a test may have declared tasks of its own
+    app.registry.handlers.update(declared)
     assert not BOXED
     assert "_DURIO_TESTING" not in os.environ
     assert app.url == full.url == FORBIDDEN
@@ -232,12 +235,9 @@ def test_jobs_can_be_read_by_a_running_task(box: Box) -> None:
     async def reader() -> int:
         return len(box.jobs())
 
-    try:
-        job = reader.enqueue_sync()
-        box.drain_sync()
-        assert job.result_sync() == 1
-    finally:
-        del app.registry.handlers["shop.reader"]
+    job = reader.enqueue_sync()
+    box.drain_sync()
+    assert job.result_sync() == 1
 
 
 def test_jobs_of_another_program_show_their_arguments_as_sent(box: Box) -> None:
@@ -341,14 +341,9 @@ def test_a_drain_inside_a_task_is_refused(box: Box) -> None:
     async def nested() -> None:
         await box.drain()
 
-    try:
-        nested.enqueue_sync()
-        with pytest.raises(
-            UsageError, match=r"box\.drain\(\) was called inside a task"
-        ):
-            box.drain_sync()
-    finally:
-        del app.registry.handlers["shop.nested"]
+    nested.enqueue_sync()
+    with pytest.raises(UsageError, match=r"box\.drain\(\) was called inside a task"):
+        box.drain_sync()
 
 
 def test_two_drains_at_once_are_refused(box: Box) -> None:
@@ -439,12 +434,9 @@ def test_no_time_passes_during_a_drain(box: Box) -> None:
         if days:
             await later.options(delay="7d").enqueue(0)
 
-    try:
-        later.enqueue_sync(7)
-        box.drain_sync(until="7d")
-        assert ran == [7, 0]
-    finally:
-        del app.registry.handlers["shop.later"]
+    later.enqueue_sync(7)
+    box.drain_sync(until="7d")
+    assert ran == [7, 0]
 
 
 def test_drain_until_ends_at_that_time(box: Box) -> None:
@@ -538,12 +530,9 @@ def test_a_box_inside_a_task_is_refused(box: Box) -> None:
     def boxing() -> None:
         testing(full).__enter__()
 
-    try:
-        boxing.enqueue_sync()
-        with pytest.raises(UsageError, match=r"testing\(\) was called inside a task"):
-            box.drain_sync()
-    finally:
-        del app.registry.handlers["shop.boxing"]
+    boxing.enqueue_sync()
+    with pytest.raises(UsageError, match=r"testing\(\) was called inside a task"):
+        box.drain_sync()
 
 
 def test_only_apps_go_into_a_box() -> None:
@@ -580,14 +569,11 @@ def test_a_transaction_on_the_memory_store_is_refused(box: Box) -> None:
         async with ctx.transaction():
             pass
 
-    try:
-        own.enqueue_sync()
-        with pytest.raises(
-            UsageError, match=r"(?s)no transactions for tasks.*testing\(app"
-        ):
-            box.drain_sync()
-    finally:
-        del app.registry.handlers["shop.own"]
+    own.enqueue_sync()
+    with pytest.raises(
+        UsageError, match=r"(?s)no transactions for tasks.*testing\(app"
+    ):
+        box.drain_sync()
 
 
 # --- tasks with process=True
@@ -618,9 +604,6 @@ def test_a_process_task_has_no_transaction_here_either(box: Box) -> None:
         with ctx.transaction():
             pass
 
-    try:
-        own_process.enqueue_sync()
-        with pytest.raises(UsageError, match="runs in a child process"):
-            box.drain_sync()
-    finally:
-        del app.registry.handlers["shop.own_process"]
+    own_process.enqueue_sync()
+    with pytest.raises(UsageError, match="runs in a child process"):
+        box.drain_sync()
