@@ -229,6 +229,8 @@ class SimulatedLink(Store):
         async def do() -> None:
             await world.director.clock.sleep(seconds)
             with suppress(StoreError):
+                if self._is("full"):
+                    return
                 if method != "enqueue" or not await self._is_forgotten(args[0]):
                     await self._do(method, args, options)
 
