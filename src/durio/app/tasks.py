@@ -226,10 +226,10 @@ class TaskCalls(Generic[P, R]):
     def _jobs_of_rows(self, rows: Iterable[Any]) -> list[NewJob]:
         jobs: list[NewJob] = []
         plain = builder = self._job_builder()
-        options = NO_OPTIONS
+        options, name = NO_OPTIONS, self.name
         for number, given in numbered(rows):
             try:
-                row = parse_row(given, self.name, self._alias)
+                row = parse_row(given, name, self._alias)
                 if row.options is not options:  # most rows have those of the row before
                     options = row.options
                     merged = row_options(self._options, options)

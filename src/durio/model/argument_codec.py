@@ -97,8 +97,18 @@ class ArgumentCodec:
                 f"{self.task}: arguments cannot be stored as JSON: {error}",
                 cure="Pass plain data, a dataclass, a Struct or a pydantic model.",
             ) from None
-        self.decode(payload)
+        self._check_readable(payload)
         return payload
+
+    def _check_readable(self, payload: bytes) -> None:
+        """Refuse what the worker could not decode; the arguments are not built."""
+        if self._extra is not None or self._has_datetimes:
+            self.decode(payload)
+            return
+        try:
+            self._decode(payload)
+        except UNREADABLE as error:
+            self._decode_positional(payload, error)
 
     def bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -121,6 +131,8 @@ class ArgumentCodec:
     ) -> tuple[Sequence[Any], dict[str, Any]]:
         if self._is_simple and len(args) <= len(self._positional):
             named = dict(zip(self._positional, args, strict=False))
+            if not kwargs:
+                return (), named
             if not (named.keys() & kwargs.keys()):
                 named.update(kwargs)
                 return (), self._in_order(named) if len(kwargs) > 1 else named

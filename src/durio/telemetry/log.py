@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -278,6 +279,7 @@ class TextLines(logging.Formatter):
             and not os.environ.get("NO_COLOR")
             and os.environ.get("TERM") != "dumb"
         )
+        self._names = {name: self._level_and_name(name) for name in JOB_NAMES}
 
     def stamp(self, moment: datetime) -> str:
         if self._is_terminal:
@@ -296,14 +298,9 @@ class TextLines(logging.Formatter):
         return line
 
     def event(self, event: JobEvent, stamp: str) -> str:
-        number = MEANINGS[event.name].level
-        level, name = LEVEL_NAMES[number], f"{event.name:<13}"
-        if self._has_colour:
-            level = self._coloured(level, number)
-            name = with_code(name, EVENT_COLOURS.get(event.name))
+        queue = _queue_and_attempt(event.lane, event.attempt, event.max_attempts)
         line = (
-            f"{stamp} {level} {name} {event.task} {id_text(event.id)} "
-            f"queue={queue_of(event.lane)} {attempt_text(event.attempt, event.max_attempts)} "
+            f"{stamp} {self._names[event.name]} {event.task} {id_text(event.id)} {queue} "
             f"duration_ms={event.duration_seconds * 1000:.1f}"
         )
         if event.name == JOB_DONE:  # the most frequent event has no other fields
@@ -316,8 +313,19 @@ class TextLines(logging.Formatter):
         line += f" meta={on_one_line(event.meta)}" if event.meta else ""
         return f"{line}\n{_indented(event.traceback)}" if event.traceback else line
 
+    def _level_and_name(self, name: str) -> str:
+        number = MEANINGS[name].level
+        colour = EVENT_COLOURS.get(name) if self._has_colour else None
+        level = self._coloured(LEVEL_NAMES[number], number)
+        return f"{level} {with_code(f'{name:<13}', colour)}"
+
     def _coloured(self, text: str, level: int) -> str:
         return with_code(text, LEVEL_COLOURS.get(level)) if self._has_colour else text
+
+
+@lru_cache(maxsize=256)  # most events share one
+def _queue_and_attempt(lane: str, attempt: int, most: int) -> str:
+    return f"queue={queue_of(lane)} {attempt_text(attempt, most)}"
 
 
 def with_code(text: str, code: str | None) -> str:
