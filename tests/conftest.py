@@ -7,6 +7,7 @@ which no suite can install. Then the test is skipped, and the summary names it: 
 counts as passed.
 """
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Hide ten thousand tests from the collector: a full collection takes a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
