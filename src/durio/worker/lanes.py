@@ -293,6 +293,8 @@ class Lanes:
             self._window += LANES_MAX if got < want else -self._window
             self._window *= self._window < len(self.names)
             more = more or self._window > 0
+        elif got < want and len(self.names) > LANES_MAX:
+            self._window += LANES_MAX - 1  # these lanes are empty now: `ask` adds one
         return more
 
     def mixed(self, claims: list[Claim]) -> list[Claim]:

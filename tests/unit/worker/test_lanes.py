@@ -88,6 +88,19 @@ def test_more_queues_than_one_call_can_ask() -> None:
     assert len(seen) == 150
 
 
+def test_empty_queues_are_passed_by_64_at_once() -> None:
+    lanes = make(*[f"q{number:03}" for number in range(150)])
+    first, second, *_ = [lane.name for lane in lanes.ask(1)]
+    lanes.apply_answer(answer(first.partition(":")[2]), 1)
+    asked = [lane.name for lane in lanes.ask(1)]
+    assert asked[0] == second, "each queue is the first in its turn"
+    seen = set(asked)
+    for _ in range(2):
+        lanes.apply_answer(answer(), 1)
+        seen |= {lane.name for lane in lanes.ask(1)}
+    assert len(seen) == 150
+
+
 def test_strict_looks_further_only_when_the_first_are_empty() -> None:
     names = [f"q{number:03}" for number in range(150)]
     lanes = make(*names, is_strict=True)
