@@ -47,7 +47,8 @@ demo: $(DEMO_READY) ## Run a small shop and kill one of its workers (DEMO_ARGS="
 	@$(DEMO_VENV)/bin/durio demo $(DEMO_ARGS)
 
 .PHONY: test
-test: static servers ## Run everything: static checks, the whole suite with branch coverage, other Pythons
+test: $(READY) ## Run everything: static checks, the whole suite with branch coverage, other Pythons
+	@$(MAKE) -j 2 --output-sync=target static servers environments
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --cov --cov-report= $(TEST_ARGS)
 	$(PY) -m coverage report --fail-under=$(COVERAGE_MIN)
 	$(PY) -m coverage report --include='src/durio/model/*' --fail-under=$(COVERAGE_MODEL_MIN)
@@ -96,13 +97,13 @@ fix: $(READY) ## Format the code and repair what the linter can repair
 
 .PHONY: clean
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) $(DEMO_VENV) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* $(DEMO_VENV) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the parts of check -------------------------------------------------------------------
 
-.PHONY: static format lint layers types tidy unit quick
+.PHONY: static format lint layers types tidy unit quick environments
 static: format lint layers types
 
 format: $(READY)
@@ -125,6 +126,10 @@ unit: $(READY)
 
 quick: $(READY)
 	$(PY) -m pytest -q -m "not slow" -n $(TEST_PROCESSES) --dist loadfile tests/tidy tests/unit tests/faults
+
+# Of the other Pythons. To install them takes a minute, mostly spent waiting.
+environments: $(READY)
+	@$(PY) -m tests.other_versions --install
 
 # --- setting up ---------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Run a fast part of the suite on every other Python that Durio claims and this machine has.
 
     .venv/bin/python -m tests.other_versions            # what `make test` runs
+    .venv/bin/python -m tests.other_versions --install  # only their environments
     .venv/bin/python -m tests.other_versions --list     # which interpreters are found
 
 Searches PATH and pyenv for interpreters of the versions in pyproject.toml's classifiers,
@@ -91,6 +92,8 @@ def main(options: argparse.Namespace) -> None:
             continue
         began = time.monotonic()
         python = make_environment(interpreter, ROOT / f".venv-{version}")
+        if options.install:
+            continue
         flags = ["-q", "-m", "not slow", "-n", options.processes, "--dist", "loadfile"]
         run(python, "-m", "pytest", *flags, "-p", "no:cacheprovider", *TESTS)
         print(f"Python {version}: passed, {time.monotonic() - began:.0f} s", flush=True)
@@ -101,5 +104,6 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--list", action="store_true", help="only show interpreters")
+    parser.add_argument("--install", action="store_true", help="run no tests yet")
     parser.add_argument("--processes", default="2", help="tests side by side")
     main(parser.parse_args())
