@@ -252,7 +252,11 @@ def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
         reasons = [record.reason for record in case.records[n]]
         if state == "dead" and "worker_lost" in reasons:
             yield from dead_by_loss(case, n)
-        elif state in FINAL_KINDS.values() and state not in case.wishes[n].ends:
+        elif (
+            state in FINAL_KINDS.values()
+            and state not in case.wishes[n].ends
+            and not (state == "dead" and lost_attempt_to_pause(case, n))
+        ):
             yield Violation("I8", n, f"a job of kind {case.wishes[n].kind} is {state}")
         for record in case.records[n]:
             retries = sum(e.fields["kind"] == "retry" for e in case.of(n, "end"))
@@ -263,6 +267,13 @@ def it_ends_as_it_must(case: Case) -> Iterator[Violation]:
                 yield Violation("I8", n, "it is dead without a reason")
             if record.losses > len(case.of(n, "rescued")) + endings(case, n, "lost"):
                 yield Violation("I8", n, f"{record.losses} losses, and fewer rescues")
+
+
+def lost_attempt_to_pause(case: Case, n: int) -> bool:
+    """Whether a job that fails may be dead: a pause in an attempt cost it one more."""
+    first, ends = case.of(n, "start")[:1], case.of(n, "end")
+    spans = [(end.node, start.at, end.at) for start in first for end in ends]
+    return case.wishes[n].count > 0 and any(case.ledger.stood_still(*s) for s in spans)
 
 
 def endings(case: Case, n: int, kind: str) -> int:

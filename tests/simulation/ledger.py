@@ -45,6 +45,12 @@ class LedgerLine(NamedTuple):
         return f"{self.at:12.3f}  {self.node:<10} {self.what}{about} {told}".rstrip()
 
 
+# A loop that stands still for less than a hard limit costs its jobs nothing. A pause by
+# SIGSTOP always counts: the process cannot measure it, and its time limits went on.
+EXCUSED_SECONDS = 15.0
+PAUSE_COUNTS = 1000.0
+
+
 class Disturbance(NamedTuple):
     """A fault, and when its node may behave oddly; ALL_NODES is a node too."""
 
@@ -73,6 +79,15 @@ class Ledger:
             set
         )  # node -> numbers of the jobs that it runs
         self._hash = hashlib.sha256()
+
+    def stood_still(self, node: str, since: float, until: float) -> bool:
+        """Whether a pause, or code outside a job, may have cost a process's jobs an attempt."""
+        seconds = sum(
+            one.ended - one.began + (PAUSE_COUNTS if one.kind == "pause" else 0.0)
+            for one in self.disturbances
+            if one.kind in ("pause", "block") and one.touches(node, since, until)
+        )
+        return seconds >= EXCUSED_SECONDS
 
     def note(self, node: str, what: str, n: int | None = None, **fields: Any) -> None:
         entry = LedgerLine(round(self.world.seconds, 6), node, what, n, fields)

@@ -23,10 +23,6 @@ WAKEUP_SECONDS = 10.0
 LOCKED_SECONDS = 3.0  # after a lock is gone: several rounds over all keys of a world
 DEATH_REPORT_SECONDS = 15.0
 RESTART_SECONDS = 60.0  # after healing, when every worker is replaced
-# A loop that stands still for less than a hard limit costs its jobs nothing. A pause by
-# SIGSTOP always counts: the process cannot measure it, and its time limits went on.
-EXCUSED_SECONDS = 15.0
-PAUSE_COUNTS = 1000.0
 NEVER_FAIL = {
     *("plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"),
     *("snoozing", "blocking"),
@@ -283,17 +279,8 @@ def only_what_fails_is_retried(case: Case) -> Iterator[Violation]:
             claim = claim_before(case, n, end)
             if end.fields["kind"] != "retry" or claim is None:
                 continue
-            if still_seconds(case, end.node, claim.at, end.at) < EXCUSED_SECONDS:
+            if not case.ledger.stood_still(end.node, claim.at, end.at):
                 yield Violation("I8", n, "it was charged, and its code never fails")
-
-
-def still_seconds(case: Case, node: str, since: float, until: float) -> float:
-    """Return seconds for which a pause or code outside a job stopped a process."""
-    return sum(
-        one.ended - one.began + (PAUSE_COUNTS if one.kind == "pause" else 0.0)
-        for one in case.ledger.disturbances
-        if one.kind in ("pause", "block") and one.touches(node, since, until)
-    )
 
 
 def the_last_chance_is_marked(case: Case) -> Iterator[Violation]:
