@@ -201,8 +201,8 @@ async def test_a_result_that_cannot_be_stored(app: App, what: str):
     job = await task.enqueue()
     await drained(app)
     status = await job.status()
-    assert (status.state, status.reason) == (State.DEAD, "permanent")
-    assert (status.attempt, status.last_error.type) == (1, "NotSerializable")
+    assert (status.state, status.reason) == (State.DEAD, "bad_result")
+    assert (status.attempt, status.last_error.type) == (1, "InvalidResult")
     assert "app.task" in status.last_error.message
     assert [what] == SEEN  # run once: again would be no better
     assert (await record_of(app, job)).result is None

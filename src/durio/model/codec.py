@@ -107,7 +107,7 @@ def encode(value: Any, what: str) -> bytes:
         raise NotSerializable(f"{what}: {error.what}", cure=error.cure) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotSerializable(
-            f"{what} cannot be stored as JSON: {error}", cure="Pass plain data."
+            f"{what} cannot be stored as JSON: {error}", cure="Use plain data."
         ) from None
 
 
@@ -232,7 +232,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 def check_text(value: str, what: str) -> None:
     if "\0" in value:
         raise _refused(
-            what, "holds a NUL character", "Not every store can keep it: pass bytes."
+            what, "holds a NUL character", "Not every store can keep it: use bytes."
         )
     try:
         value.encode()
@@ -255,9 +255,9 @@ def not_serializable(value: Any, what: str) -> NotSerializable:
     kind = cast("type[Any]", type(value))
     name = f"{kind.__module__}.{kind.__qualname__}"
     if is_orm_object(value):
-        cure = "Pass its id and load it in the task: the row may change meanwhile."
+        cure = "Use its id, and load it again: the row may change meanwhile."
     else:
-        cure = "Pass plain data, a dataclass, a msgspec Struct or a pydantic model."
+        cure = "Use plain data, a dataclass, a msgspec Struct or a pydantic model."
     return NotSerializable(f"{what} is a {name}, which is not JSON", cure=cure)
 
 

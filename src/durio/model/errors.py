@@ -94,7 +94,7 @@ class InvalidArguments(UsageError):
 
 
 class InvalidResult(UsageError):
-    """A result that does not fit the annotation of its task."""
+    """A result that does not fit the annotation of its task, or is not JSON."""
 
     code = "invalid_result"
 

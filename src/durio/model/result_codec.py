@@ -15,7 +15,7 @@ from durio.model.codec import (
     encoder,
     unreadable_type,
 )
-from durio.model.errors import InvalidResult, UsageError
+from durio.model.errors import InvalidResult, NotSerializable, UsageError
 from durio.model.failure import redacted, redacted_repr
 
 # An instance of exactly this type fits this annotation; no other check is needed.
@@ -59,8 +59,15 @@ class ResultCodec:
     def encode(self, value: object) -> bytes:
         """Return JSON bytes that a caller can decode to the annotated type.
 
-        Called for every job: simple values are checked by their type only.
+        Raises InvalidResult if the value cannot be stored or does not fit.
         """
+        try:
+            return self._encode(value)
+        except NotSerializable as error:
+            raise InvalidResult(error.what, cure=error.cure, task=self._task) from None
+
+    def _encode(self, value: object) -> bytes:
+        """Check and encode; simple values are checked by their type only."""
         if value is None and self._may_be_none:
             return b"null"
         kind = type(value)

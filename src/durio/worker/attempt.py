@@ -16,7 +16,6 @@ from durio.model.errors import (
     DurioError,
     HardTimeLimit,
     InvalidResult,
-    NotSerializable,
     PayloadTooLarge,
     Permanent,
 )
@@ -187,7 +186,7 @@ class AttemptRunner:
     def final_outcome(self, attempt: Attempt) -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits.
 
-        A result that is missing, does not fit or cannot be stored is permanent.
+        A result that is missing, does not fit or is too large is not retried.
         """
         results, value = attempt.handler.codec.result, attempt.given_result
         try:
@@ -196,7 +195,7 @@ class AttemptRunner:
                 value = None
             outcome = self._outcome(attempt, results.encode(value))
             return outcome._replace(progress=attempt.progress)
-        except (NotSerializable, PayloadTooLarge) as error:
+        except PayloadTooLarge as error:
             raise Permanent(error.what) from error
 
     def _faltered(
@@ -244,8 +243,6 @@ class AttemptRunner:
             )
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
             return outcome, self._event(attempt, outcome)
-        if isinstance(error, NotSerializable):
-            return self._dead(attempt, error, Reason.PERMANENT)
         decision = classify(
             _control_error(error),
             attempt.retry,

@@ -138,6 +138,18 @@ async def test_a_result_that_is_missing_does_not_fit(app: App):
     assert "it must be int, not None" in error.message
 
 
+@pytest.mark.parametrize("value", [object(), float("nan"), "a\0b"])
+@virtual
+async def test_a_result_that_is_not_json_is_a_bad_result(app: App, value: object):
+    def give() -> object:
+        return value
+
+    status, error = await end_of(app, give, retry=Retry(2, base=1, on=Exception))
+    assert (status.attempt, status.reason) == (1, "bad_result")
+    assert error.type == "InvalidResult"
+    assert error.message.startswith("app.give: result")
+
+
 # --- arguments without an annotation
 
 

@@ -15,7 +15,12 @@ import pytest
 
 from durio.model.argument_codec import ArgumentCodec, parameters_digest
 from durio.model.argument_errors import misfit, plain_words
-from durio.model.errors import InvalidArguments, NotSerializable, UsageError
+from durio.model.errors import (
+    InvalidArguments,
+    InvalidResult,
+    NotSerializable,
+    UsageError,
+)
 
 
 class Colour(Enum):
@@ -227,7 +232,7 @@ def test_an_encoder_that_gives_up_is_told_as_our_error() -> None:
     codec = signature(anything)
     with pytest.raises(NotSerializable, match="cannot be stored as JSON"):
         codec.encode((Endless(),), {})
-    with pytest.raises(NotSerializable, match="result cannot be stored"):
+    with pytest.raises(InvalidResult, match="result cannot be stored"):
         codec.result.encode(Endless())
 
 
@@ -285,7 +290,7 @@ def test_results_come_back_as_the_annotated_type() -> None:
     assert codec.result.decode(codec.result.encode(date(2026, 1, 1))) == date(
         2026, 1, 1
     )
-    with pytest.raises(NotSerializable, match=r"shop\.result: result is nan"):
+    with pytest.raises(InvalidResult, match=r"shop\.result: result is nan"):
         codec.result.encode(float("nan"))
 
 

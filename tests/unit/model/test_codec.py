@@ -103,7 +103,7 @@ def test_what_json_would_change_or_lose_is_refused(what: str) -> None:
 def test_a_database_object_is_refused_with_a_hint_to_pass_its_id(value: object) -> None:
     with pytest.raises(NotSerializable) as caught:
         encode(value, "order")
-    assert "Pass its id" in caught.value.cure
+    assert "Use its id" in caught.value.cure
 
 
 def test_depth_is_bounded_so_that_a_cycle_ends() -> None:
