@@ -4,6 +4,7 @@ import click
 
 from durio.app.app import App
 from durio.cli.apps import AppSelection, selection_options
+from durio.cli.known_names import stored_task
 from durio.cli.main import keep_lines
 from durio.cli.prompts import (
     BY_OPTION,
@@ -43,6 +44,7 @@ def rename_jobs(
     Renames waiting and dead jobs, in several transactions; their idempotency keys stay
     valid. Running jobs keep the old name: leave it in `aliases=` until they have ended.
     NEW must be a task that a worker has published, or one of the App that --app names.
+    OLD must be such a task, an alias of one, or a task that a stored job has.
 
     \b
     Examples:
@@ -53,7 +55,7 @@ def rename_jobs(
     renamed: another job has their key, or an open transaction locks them.
 
     \b
-    Exit codes: 2 usage, no worker knows NEW, or not confirmed: nothing was renamed
+    Exit codes: 2 usage, an unknown OLD or NEW, or not confirmed: nothing was renamed
     """
     source, action, counted = count_jobs(selection, old, new)
     jobs, target = counted.limit, action.task
@@ -81,6 +83,8 @@ def count_jobs(
         namespace, action = source.partition(".")[0], RenameJobs(target)
         query = Query(namespace=namespace, states=action.states, task=source)
         counted = await (await app.store()).count(query)
+        if not counted.jobs:
+            await stored_task(app, source, namespace)  # raises for a misspelt name
         return source, action, CountedJobs(query, counted.mark, counted.jobs)
 
     return selection.run(ask)

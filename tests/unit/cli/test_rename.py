@@ -105,6 +105,7 @@ def test_an_alias_stands_for_its_task(jobs: Terminal) -> None:
     ("old", "new", "code", "words"),
     [
         ("resize", "shrnk", "unknown_task", "no worker knows a task 'shop.shrnk'"),
+        ("resiz", "shrink", "unknown_task", "there is no task 'shop.resiz' in App"),
         ("resize", "shop.resize", "usage", "shop.resize is the same task"),
         ("shrink", "resize", "usage", "shop.shrink is the same task"),
         ("bank.resize", "shrink", "usage", "belong to different Apps"),
@@ -118,6 +119,13 @@ def test_names_that_are_refused(
     error = jobs.error("jobs", "rename", old, new, "--yes", *APP, code=2)
     assert (error["code"], words in error["what"]) == (code, True), error
     assert tasks(jobs) == before
+
+
+def test_a_known_name_without_jobs_is_no_error(jobs: Terminal) -> None:
+    rename = ("jobs", "rename", "resize", "shrink", "--yes", *APP)
+    jobs.ok(*rename)
+    assert jobs.ok(*rename) == "0 jobs of shop.resize to rename\n"
+    assert jobs.json(*rename)["counted"] == 0
 
 
 def test_without_code_a_worker_must_know_the_name(jobs: Terminal) -> None:
