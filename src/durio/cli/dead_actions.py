@@ -14,7 +14,7 @@ import msgspec
 from durio.app.app import App
 from durio.app.edit_arguments import checked_payload
 from durio.cli.apps import AppSelection, Decorator, grouped_options
-from durio.cli.enqueue import parse_arguments, parse_json
+from durio.cli.enqueue import parse_arguments, parse_json, split_arguments
 from durio.cli.filters import Filters
 from durio.cli.job_ids import find_ids, job_by_id
 from durio.cli.main import Declined, error_fields, error_text
@@ -203,7 +203,8 @@ def retry_edited(
     if given is None:
         payload = payload_from_editor(selection, record, unchecked=unchecked)
     else:
-        arguments = parse_arguments(given)
+        command = f"durio dead retry {id_text(record.id)} --args"
+        arguments = parse_arguments(given, command)
         payload = checked_arguments(selection, record, arguments, unchecked=unchecked)
     if bulk.dry_run:
         words = f"{id_text(record.id)}  would run with {payload.decode()}"
@@ -298,9 +299,9 @@ def editable_arguments(job: StoredJob) -> tuple[str, bool]:
 
 
 def parse_edited(text: str, *, is_plain: bool) -> Arguments:
+    value = parse_json(text.strip() or "{}", "the arguments", EDIT_CURE)
     if is_plain:
-        return parse_arguments(text)
-    value = parse_json(text, "the arguments", EDIT_CURE)
+        return split_arguments(value, EDIT_CURE)
     try:
         both = msgspec.convert(value, EditedArguments)
     except msgspec.ValidationError as error:

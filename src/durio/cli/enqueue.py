@@ -1,6 +1,7 @@
 """`durio enqueue`: enqueues a job by its task's name, and may wait for its result."""
 
 import json
+import shlex
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -27,7 +28,7 @@ from durio.model.options import FLAGS, NO_OPTIONS, CallOptions
 from durio.model.quantities import format_duration, seconds
 
 WAIT_SECONDS_MAX = 86400.0
-EXAMPLE = """durio enqueue resize '{"path": "cat.png"}'"""
+SHOWN_MAX = 60  # characters of an argument that an error repeats
 
 
 option_flags = with_options(
@@ -94,7 +95,7 @@ def command(
       7  timeout; the job is not cancelled
       1  the job was cancelled
     """
-    args, kwargs = parse_arguments(arguments)
+    args, kwargs = parse_arguments(arguments, f"durio enqueue {task}")
     options = parse_options(given)
     limit = parse_timeout(timeout, wait=wait)
 
@@ -118,22 +119,37 @@ def command(
 # --- arguments and options
 
 
-def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Parse an object as keywords, an array as positionals, empty text as no arguments."""
+def parse_arguments(text: str, command: str) -> tuple[list[Any], dict[str, Any]]:
+    """Parse an object as keywords, an array as positionals, empty text as no arguments.
+
+    `command` is what the user types before the JSON, for the example in an error.
+    """
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     if not text.strip():
         return [], {}
-    value = parse_json(text, "the arguments", f"Quote them for the shell: {EXAMPLE}")
+    value = parse_json(text, "the arguments", arguments_cure(text, command))
+    return split_arguments(value, arguments_cure(value, command))
+
+
+def split_arguments(value: Any, cure: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return positional and keyword arguments; raises InvalidArguments."""
     kind = type(cast("object", value)).__name__
     if kind == "dict":
         return [], value
     if kind == "list":
         return value, {}
     raise InvalidArguments(
-        f"the arguments are a JSON {kind}, not an object or an array",
-        cure=f"Give keyword or positional arguments: {EXAMPLE}",
+        f"the arguments are a JSON {kind}, not an object or an array", cure=cure
     )
+
+
+def arguments_cure(value: object, command: str) -> str:
+    """Return the line to type: the value alone in an array, if it is short and plain."""
+    listed = json.dumps([value])
+    if len(listed) > SHOWN_MAX or (isinstance(value, str) and value[0] in "[{"):
+        listed = '{"name": "value"}'
+    return f"Write JSON, in quotes for the shell: {command} {shlex.quote(listed)}"
 
 
 def parse_json(text: str, what: str, cure: str) -> Any:

@@ -370,6 +370,8 @@ def test_other_arguments_are_for_one_job(shop: Terminal, bury: Bury) -> None:
     shop.ok("dead", "retry", second, *PLACE)
     error = shop.error("dead", "retry", second, *args, *PLACE, code=2)
     assert error["code"] == "wrong_state"
+    error = shop.error("dead", "retry", first, "--args", "b", *PLACE, code=2)
+    assert error["cure"].endswith(f"""durio dead retry {first} --args '["b"]'""")
     huge = json.dumps({"path": "x" * 1024 * 1024})
     error = shop.error("dead", "retry", first, "--args", huge, *PLACE, code=2)
     assert error["code"] == "payload_too_large"

@@ -21,7 +21,7 @@ from tests.unit.cli.terminal import SHOP, Terminal
     ],
 )
 def test_object_is_keywords_and_array_positionals(text: str, wanted: Any) -> None:
-    assert parse_arguments(text) == wanted
+    assert parse_arguments(text, "durio enqueue resize") == wanted
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_object_is_keywords_and_array_positionals(text: str, wanted: Any) -> Non
 )
 def test_bad_arguments_are_told(text: str, told: str) -> None:
     with pytest.raises(UsageError, match=told) as caught:
-        parse_arguments(text)
+        parse_arguments(text, "durio enqueue resize")
     assert caught.value.cure
 
 
@@ -169,6 +169,25 @@ def test_wrong_names_and_arguments(shop: Terminal, args: list[str], code: str) -
     error = shop.error("enqueue", *args, "--app", "shop", code=2)
     assert error["code"] == code
     assert error["cure"]
+
+
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ("ann", """resize '["ann"]'"""),
+        ("42", "resize '[42]'"),
+        ('"ann"', """resize '["ann"]'"""),
+        ("{path: ann}", """resize '{"name": "value"}'"""),
+        ("x" * 100, """resize '{"name": "value"}'"""),
+    ],
+)
+def test_arguments_that_are_not_json_get_an_example(
+    shop: Terminal, text: str, example: str
+) -> None:
+    error = shop.error("enqueue", "resize", text, "--app", "shop", code=2)
+    assert error["cure"] == (
+        f"Write JSON, in quotes for the shell: durio enqueue {example}"
+    )
 
 
 def test_name_of_a_module_is_not_taken_for_an_app(shop: Terminal) -> None:
