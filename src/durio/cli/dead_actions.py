@@ -127,12 +127,12 @@ def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) ->
     async def count(app: App) -> tuple[Counted, Query, str]:
         asked = await bulk.filters.query(app, app.name)
         query = query_for(ACTION_OF_VERB[verb], asked)
-        whose = "" if selection.scope(app) else f" of App {app.name}"
+        whose = "" if selection.scope(app) else f" in App {app.name}"
         return await (await app.store()).count(query), query, whose
 
     counted, query, whose = selection.run(count)
     jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
-    which = f"{whose}{bulk.filters.text()}"
+    which = f"{bulk.filters.text()}{whose}"
     jobs_text = f"{bulk.filters.jobs_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
         return show_summary(selection, counted.jobs, jobs_text, dry_run=bulk.dry_run)

@@ -35,7 +35,7 @@ def id_digits(text: str) -> str:
     if HEX_SHAPE.fullmatch(digits) is None or not 0 < len(digits) <= DIGITS:
         raise InvalidJobId(
             f"{text[:60]!r} is not a job id",
-            cure=f"An id looks like {EXAMPLE}.\nIts first {DIGITS_MIN} digits, or more, are enough.",
+            cure=f"An id looks like {EXAMPLE}.\nIts first {DIGITS_MIN} digits or more are enough, if no other id begins so.",
         )
     if len(digits) < DIGITS_MIN:
         raise InvalidJobId(

@@ -160,7 +160,9 @@ def state_text(code: int | None) -> str | None:
 
 def response_text(row: dict[str, Any], verb: Verb) -> str:
     if not row["ok"]:
-        return f"{row['id']}  not done: {row['error']['what']} [{row['error']['code']}]"
+        return (
+            f"{row['id']}  unchanged: {row['error']['what']} [{row['error']['code']}]"
+        )
     asked = (
         "  (asked to stop)" if verb == "cancel" and row["state"] == "running" else ""
     )

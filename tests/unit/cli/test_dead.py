@@ -206,7 +206,7 @@ def test_named_ones_are_answered_for_each(shop: Terminal, bury: Bury) -> None:
     assert (state(shop, first), state(shop, second)) == ("ready", "dead")
     again = shop.run("dead", "retry", first, *PLACE)
     assert again.exit_code == 1
-    assert "not done: " in again.stdout
+    assert "unchanged: " in again.stdout
 
     answers = shop.json("dead", "discard", first, second, *PLACE, "--yes", code=1)
     told = {row["id"]: row for row in answers["jobs"]}
@@ -301,7 +301,7 @@ def test_without_a_name_the_only_app_is_meant_and_named(
 ) -> None:
     bury(1)
     shown = shop.ok("dead", "retry", "--all", "--dry-run", *STORE)
-    assert shown == "1 dead letter of App shop\n"
+    assert shown == "1 dead letter in App shop\n"
     bury(1, lane="other:default", task="other.work")
     assert len(shop.json("dead", "ls", *STORE, "--all-apps")["jobs"]) == 2
     error = shop.error("dead", "retry", "--all", "--yes", *STORE, code=2)

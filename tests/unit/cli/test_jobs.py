@@ -180,7 +180,7 @@ def test_retry_and_cancel_answer_for_each(shop: Terminal, ended: Ended) -> None:
     assert shop.ok("jobs", "cancel", dead, *PLACE)  # it is: nothing to complain about
     result = shop.run("jobs", "cancel", done, *PLACE)
     assert result.exit_code == 1
-    assert "not done: " in result.stdout
+    assert "unchanged: " in result.stdout
     assert shop.ok("jobs", "retry", dead, *PLACE) == f"{dead}  cancelled -> ready\n"
 
 
