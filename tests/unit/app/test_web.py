@@ -14,8 +14,11 @@ from django.conf import settings
 from django.http import JsonResponse
 from django.test import RequestFactory
 from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import FastAPIError
 
-from durio import App, JobDetails, JobStatus, Progress, Retry
+from durio import App, Job, JobDetails, JobStatus, Progress, Retry
+from tests.tidy.house import ROOT
 from tests.unit.app.app_harness import drained
 
 SHOWN = {"state": "scheduled", "task": "shop.work", "attempt": 2, "max_attempts": 3}
@@ -110,6 +113,24 @@ def test_fastapi(app: App, path: str):
     assert answer["last_error"]["type"] == "ValueError"
     assert ("errors" in answer) is (path == "/details")
     assert ("traceback" in json.dumps(answer)) is (path == "/details")
+
+
+def test_errors_about_handles_are_those_in_troubleshooting(app: App):
+    @app.task(name="send")
+    async def send() -> None: ...
+
+    async def start() -> Job[None]:
+        return await send.enqueue()
+
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
+    words = "'Job' object is not iterable"
+    with pytest.raises(ValueError, match=words):
+        jsonable_encoder(send.enqueue_sync())
+    assert words in page
+    words = "Invalid args for response field!"
+    with pytest.raises(FastAPIError, match=words):
+        FastAPI().get("/")(start)
+    assert words in page
 
 
 def test_fastapi_describes_a_status(app: App):
