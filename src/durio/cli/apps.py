@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -203,10 +204,11 @@ async def warn_of_unknown_app(app: App) -> None:
 
 def project_hint() -> str:
     """Return the nearest folder above that has settings or a store; or nothing."""
-    for folder in Path.cwd().parents:
-        for name in ("durio.toml", "durio.db"):
-            if (folder / name).is_file():
-                return f"\nThere is a {name} in {folder}: run this command there."
+    with suppress(OSError):  # a folder above may be closed to this user
+        for folder in Path.cwd().parents:
+            for name in ("durio.toml", "durio.db"):
+                if (folder / name).is_file():
+                    return f"\nThere is a {name} in {folder}: run this command there."
     return ""
 
 

@@ -328,6 +328,20 @@ def test_command_below_the_folder_of_the_project(
     assert hint not in named["cure"]
 
 
+def test_folder_above_that_cannot_be_read(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_file = Path.is_file
+
+    def closed(path: Path) -> bool:
+        if path == terminal.folder.parent / "durio.toml":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert terminal.error("jobs", "ls", code=3)["code"] == "store_unavailable"
+
+
 # --- which namespace
 
 
