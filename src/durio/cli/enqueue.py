@@ -1,7 +1,6 @@
 """`durio enqueue`: enqueues a job by its task's name, and may wait for its result."""
 
 import json
-import shlex
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any, cast
 import click
 
 from durio.app.app import App
+from durio.app.cures import quoted
 from durio.cli.apps import AppSelection, selection_options, shown_url, with_options
 from durio.cli.known_names import check_namespace
 from durio.cli.main import error_fields, exit_code_of, keep_lines
@@ -149,7 +149,7 @@ def arguments_cure(value: object, command: str) -> str:
     listed = json.dumps([value])
     if len(listed) > SHOWN_MAX or (isinstance(value, str) and value[0] in "[{"):
         listed = '{"name": "value"}'
-    return f"Write JSON, in quotes for the shell: {command} {shlex.quote(listed)}"
+    return f"Write JSON, in quotes for the shell: {command} {quoted(listed)}"
 
 
 def parse_json(text: str, what: str, cure: str) -> Any:

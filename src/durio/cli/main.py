@@ -306,7 +306,8 @@ def error_fields(error: BaseException) -> dict[str, str]:
         fields = {
             "code": "timeout",
             "what": str(error) or "timeout",
-            "cure": "Give a longer --timeout, or check again later.",
+            "cure": "Start a worker if none serves the queue. Else give a longer "
+            "--timeout, or check again later.",
         }
     elif isinstance(error, click.ClickException):
         fields = {

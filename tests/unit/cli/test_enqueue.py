@@ -230,6 +230,7 @@ def test_nobody_works_within_the_timeout(shop: Terminal) -> None:
     result = shop.run(*asked)
     assert result.exit_code == 7
     assert '(state: ready; no worker serves queue "default") [timeout]' in result.stderr
+    assert "Start a worker if none serves the queue." in result.stderr
 
 
 STORE = ("--store", "sqlite:///jobs.db", "--name", "shop")
