@@ -90,7 +90,10 @@ async def why_it_waits(app: App, job: StoredJob) -> str:
     known = await published_tasks(await app.store(), namespace_of(job.lane))
     if known is None or job.task in known or job.task in app.registry.by_name:
         return ""
-    return f"\n\nno worker has the task {job.task}: see `durio doctor`"
+    return (
+        f"\n\nno worker has the task {job.task}: see `durio doctor`\n"
+        f"If the task was renamed: durio jobs rename {job.task} NEW"
+    )
 
 
 def attempt_text(row: dict[str, Any]) -> str:

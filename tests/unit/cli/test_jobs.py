@@ -136,7 +136,10 @@ def test_job_of_a_task_that_no_worker_has(shop: Terminal, ended: Ended) -> None:
     assert "no worker has" not in shop.ok("jobs", "show", job, *store)  # none yet
     ended("resize", '["a"]')
     shown = shop.ok("jobs", "show", job, *store)
-    assert shown.endswith("\n\nno worker has the task shop.later: see `durio doctor`\n")
+    assert shown.endswith(
+        "\n\nno worker has the task shop.later: see `durio doctor`\n"
+        "If the task was renamed: durio jobs rename shop.later NEW\n"
+    )
 
 
 def test_lists_show_the_first_line_of_an_error(shop: Terminal) -> None:
