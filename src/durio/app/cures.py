@@ -87,7 +87,11 @@ def path_of(app: object) -> str | None:
 
 
 def found_path(app: object) -> str | None:
-    loaded = [(name, vars(module)) for name, module in list(sys.modules.items())]
+    # A value may be None, which blocks the import, or any other object.
+    loaded = [
+        (name, getattr(module, "__dict__", {}))
+        for name, module in list(sys.modules.items())
+    ]
     # The program last: it may import the App from its module, and would run again.
     for module, values in sorted(loaded, key=lambda each: each[0] == MAIN):
         for name, value in list(values.items()):
@@ -101,5 +105,8 @@ def importable_name(module: str, values: Mapping[str, Any]) -> str | None:
     if module != MAIN:
         return module
     folder, file = os.path.split(str(values.get("__file__") or ""))
-    is_here = os.path.abspath(folder) == os.getcwd()  # noqa: PTH100, PTH109
+    try:
+        is_here = os.path.abspath(folder) == os.getcwd()  # noqa: PTH100, PTH109
+    except OSError:  # the current folder was deleted
+        return None
     return file.removesuffix(".py") if is_here and file.endswith(".py") else None

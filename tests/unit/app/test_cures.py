@@ -35,6 +35,25 @@ def test_cure_names_the_module_of_an_app(monkeypatch: pytest.MonkeyPatch) -> Non
     assert with_flags(CURE, module.tasks) == completed(" --app shop_jobs:tasks")
 
 
+def test_cure_with_a_module_that_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "blocked", None)
+    app = App(SERVER, name="shop")
+    assert "--store 'postgresql://ada:***@db.example.com/shop'" in with_flags(CURE, app)
+
+
+def test_cure_in_a_folder_that_was_deleted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    main = ModuleType("__main__")
+    main.__file__ = str(tmp_path / "program.py")
+    main.app = App(SERVER, name="shop")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "--store 'postgresql://" in with_flags(CURE, main.app)
+
+
 def test_cure_prefers_the_module_to_the_program(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
