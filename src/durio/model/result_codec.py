@@ -61,18 +61,17 @@ class ResultCodec:
 
         Raises InvalidResult if the value cannot be stored or does not fit.
         """
-        try:
-            return self._encode(value)
-        except NotSerializable as error:
-            raise InvalidResult(error.what, cure=error.cure, task=self._task) from None
-
-    def _encode(self, value: object) -> bytes:
-        """Check and encode; simple values are checked by their type only."""
         if value is None and self._may_be_none:
             return b"null"
         kind = type(value)
-        if kind in self._plain:
+        if kind in self._plain:  # most results: no call more than needed
             return encoder.encode(value)
+        try:
+            return self._encode_other(value, kind)
+        except NotSerializable as error:
+            raise InvalidResult(error.what, cure=error.cure, task=self._task) from None
+
+    def _encode_other(self, value: object, kind: type[Any]) -> bytes:
         if kind is str and self._takes_text:
             check_text(value, self._label)  # pyright: ignore[reportArgumentType]
             return encoder.encode(value)
