@@ -9,6 +9,7 @@ counts as passed.
 
 import gc
 import os
+import signal  # noqa: TID251 - of this process
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 # Before the first import of the suite, so that its asserts explain failures.
 pytest.register_assert_rewrite("tests.conformance")
+
+# A shell starts background processes with Ctrl-C ignored, and their children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline per example would be an assertion about the speed of the machine.
 settings.register_profile("durio", deadline=None, print_blob=True)
