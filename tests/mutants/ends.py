@@ -16,7 +16,11 @@ PLANTED = (
         "no_fence_at_done",
         "A done is accepted from any claim while the job runs anywhere.",
         (
-            Patch(FINISH, f"{FENCE} and ukey is null", f"{NO_FENCE} and ukey is null"),
+            Patch(
+                FINISH,
+                "and job.claim_no = :claim_no and +job.worker = :worker",
+                "and :claim_no and :worker",
+            ),
             Patch(
                 FINISH,
                 f"keep_count = :keep_count\n{FENCE}",
@@ -24,6 +28,18 @@ PLANTED = (
             ),
         ),
         (Seeds(20, {"lease_seconds": 6.0}, ZOMBIES),),
+    ),
+    Mutant(
+        "results_of_other_jobs",
+        "Jobs that end together get each other's results.",
+        (
+            Patch(
+                "stores/sqlite/finish.py",
+                'return b"".join([outcome.id for outcome in outcomes])',
+                'return b"".join([outcome.id for outcome in outcomes][::-1])',
+            ),
+        ),
+        (Promises("many_jobs."),),
     ),
     Mutant(
         "no_fence_at_the_gate",
@@ -43,12 +59,12 @@ PLANTED = (
         (
             Patch(
                 "worker/slots.py",
-                "        self.deadlines.watch(attempt)\n        attempt.asyncio_task",
+                "        self.deadlines.watch(attempt)\n        self._first_steps",
                 "        early = Outcome(claim.id, claim.claim_no, OutcomeKind.DONE)\n"
                 "        self._outcomes.add(UnsentOutcome(early, attempt, None))\n"
                 "        self._nudge()\n"
                 "        self.deadlines.watch(attempt)\n"
-                "        attempt.asyncio_task",
+                "        self._first_steps",
             ),
         ),
         (Seeds(),),

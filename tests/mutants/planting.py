@@ -68,7 +68,14 @@ class Promises:
     subject: str = "memory"
 
 
-Killer = Seeds | Promises
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """The tests of one file, for promises about code inside a task."""
+
+    path: str
+
+
+Killer = Seeds | Promises | Tests
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ fails.
 """
 
 import logging
+import re
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -18,7 +20,7 @@ import durio
 from durio.model.errors import InvariantBroken
 from durio.testing.clock import Stuck
 from tests.mutants.catalogue import find
-from tests.mutants.planting import Killer, Promises, Seeds
+from tests.mutants.planting import Killer, Promises, Seeds, Tests
 
 HEALED_SECONDS = 900.0
 
@@ -78,6 +80,19 @@ def try_promises(promises: Promises) -> Caught | None:
     return None
 
 
+def try_tests(tests: Tests) -> Caught | None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    ended = subprocess.run(
+        [*command, tests.path], capture_output=True, text=True, check=False
+    )
+    if ended.returncode == 0:
+        return None
+    failed = re.search(r"^FAILED (\S+)(?: - (.*))?$", ended.stdout, re.MULTILINE)
+    if failed is None:
+        raise LookupError(f"{tests.path} could not be run:\n{ended.stdout[-2000:]}")
+    return Caught(failed[1], (failed[2] or "failed")[:200], ended.stdout)
+
+
 def seen_at(error: BaseException) -> str:
     """Return the line of the promise's code that failed."""
     lines = [
@@ -91,6 +106,8 @@ def seen_at(error: BaseException) -> str:
 def strike(killer: Killer) -> Caught | None:
     if isinstance(killer, Seeds):
         return try_seeds(killer)
+    if isinstance(killer, Tests):
+        return try_tests(killer)
     return try_promises(killer)
 
 

@@ -1,6 +1,6 @@
 """Bugs inside a worker: replies, outcomes, limits, other jobs of its process, hooks."""
 
-from tests.mutants.planting import Mutant, Patch, Seeds
+from tests.mutants.planting import Mutant, Patch, Seeds, Tests
 
 CLAIM = "worker/claim.py"
 SLOTS = "worker/slots.py"
@@ -38,13 +38,18 @@ PLANTED = (
             Patch(
                 "worker/attempt.py",
                 "        except BaseException as error:\n"
-                "            return self._failed(attempt, error)\n"
-                "        return self._done(attempt, result)",
+                "            return self._failed(driver.attempt, error)\n",
                 "        except asyncio.CancelledError:\n"
-                "            return self._done(attempt, b'null')\n"
+                "            return self._done(driver.attempt, b'null')\n"
                 "        except BaseException as error:\n"
-                "            return self._failed(attempt, error)\n"
-                "        return self._done(attempt, result)",
+                "            return self._failed(driver.attempt, error)\n",
+            ),
+            Patch(
+                "worker/attempt.py",
+                "            value = await SoftLimitDriver(coro, attempt)\n",
+                "            value = await SoftLimitDriver(coro, attempt)\n"
+                "        except asyncio.CancelledError:\n"
+                "            return self._done(attempt, b'null')\n",
             ),
         ),
         (Seeds(),),
@@ -134,6 +139,55 @@ PLANTED = (
             Patch(
                 "app/worker_builder.py",
                 "    worker.hooks.notify(events)\n",
+                "",
+            ),
+        ),
+        (Seeds(),),
+    ),
+    Mutant(
+        "jobs_share_a_context",
+        "A job starts with the context variables that another job has set.",
+        (
+            Patch(
+                "worker/first_steps.py",
+                "                context = copy_context()\n",
+                "                context = self._context\n",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_first_steps.py"),),
+    ),
+    Mutant(
+        "jobs_share_a_current_task",
+        "A job gets the asyncio task that an earlier job still refers to.",
+        (
+            Patch(
+                "worker/first_steps.py",
+                " or marks_of(carrier) != unused:",
+                ":",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_first_steps.py"),),
+    ),
+    Mutant(
+        "known_waiters_overtake",
+        "A task that waited before gets an asyncio task ahead of queued attempts.",
+        (
+            Patch(
+                "worker/first_steps.py",
+                "        if self._carrier is None and self._needs_task(attempt):\n",
+                "        if self._needs_task(attempt):\n",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_first_steps.py"),),
+    ),
+    Mutant(
+        "attempts_behind_a_wait_are_forgotten",
+        "Attempts that queue behind one that waits never start.",
+        (
+            Patch(
+                "worker/first_steps.py",
+                "        if waiting:\n"
+                "            self._carrier = self._new_task(self._run_waiting())\n",
                 "",
             ),
         ),

@@ -6,16 +6,14 @@ coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for cont
 """
 
 import asyncio
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+import contextvars
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from durio.model.errors import (
     Control,
-    DurioError,
     HardTimeLimit,
-    InvalidResult,
     PayloadTooLarge,
     Permanent,
 )
@@ -26,7 +24,7 @@ from durio.model.retry import Decision, Retry, classify
 from durio.model.settings import Settings
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
-from durio.ports.executor import ChildPool, Executor, SoftTimeLimit
+from durio.ports.executor import ChildPool, Executor
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.frames import OUR_FRAMES
 from durio.telemetry.log import in_job, structlog_binder
@@ -40,11 +38,18 @@ from durio.telemetry.names import (
     JOB_RETRIED,
     JOB_SNOOZED,
 )
+from durio.worker.attempt_errors import (
+    control_error,
+    is_from_keyboard,
+    late_result_error,
+    raise_error,
+)
 from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
 from durio.worker.middleware import Middleware, wrapped
 from durio.worker.transaction import Begin
 
 NO_VALUE = b"null"  # None, as a result
+AttemptEnd = tuple[Outcome, JobEvent | None]  # the event is for when it is accepted
 
 NAME_BY_KIND = {
     OutcomeKind.DONE: JOB_DONE,
@@ -84,8 +89,7 @@ class AttemptRunner:
         self.report = report
         self.begin = begin  # None in a child, which has no transactions
         self.child_pool = child_pool
-        # In a child: the error of an attempt whose event loop was ended, and whether that
-        # attempt is the first one there.
+        # In a child: the error if its loop is ended; whether the attempt is its first.
         self._loop_ended_message = loop_ended_message
         self._is_first_in_child = is_first_in_child
         self.deps: Any = None
@@ -94,15 +98,48 @@ class AttemptRunner:
         self.loop = asyncio.get_running_loop()
 
     def start(self, deps: Any) -> None:
-        """Prepare for attempts; called in the task that runs the worker or child.
-
-        `deps` is the value that the user's dependencies returned on entry.
-        """
+        """Prepare for attempts, in the task that runs the worker; `deps` is for contexts."""
         self.deps = deps
         self._worker_task = asyncio.current_task()
 
-    async def make(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+    async def make(self, attempt: Attempt) -> AttemptEnd:
         """Run the handler to its end; the event is reported when the store accepts."""
+        coro = self._prepare(attempt)
+        if isinstance(coro, tuple):
+            return coro
+        try:
+            value = await SoftLimitDriver(coro, attempt)
+        except BaseException as error:
+            return self._failed(attempt, error)
+        return self._returned(attempt, value)
+
+    def first_step(
+        self, attempt: Attempt, context: contextvars.Context
+    ) -> AttemptEnd | SoftLimitDriver:
+        """Run the handler in this context until it ends, or waits: then `rest` follows."""
+        coro = self._prepare(attempt)
+        if isinstance(coro, tuple):
+            return coro
+        try:
+            return SoftLimitDriver(coro, attempt, context, coro.send(None))
+        except StopIteration as stop:
+            value = stop.value
+        except BaseException as error:
+            return self._failed(attempt, error)
+        return self._returned(attempt, value)
+
+    async def rest(
+        self, driver: SoftLimitDriver, context: contextvars.Context
+    ) -> AttemptEnd:
+        """Run the handler from its first wait to its end."""
+        try:
+            value = await driver
+        except BaseException as error:
+            return self._failed(driver.attempt, error)
+        return context.run(self._returned, driver.attempt, value)
+
+    def _prepare(self, attempt: Attempt) -> Coroutine[Any, Any, Any] | AttemptEnd:
+        """Return the coroutine of the handler's call, or the end if there is no call."""
         attempt.has_begun = True
         in_job.set(attempt)
         if self._bind is not None:
@@ -120,17 +157,17 @@ class AttemptRunner:
         except BaseException as error:  # also errors of a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
-            if handler.is_async and not self.middleware:
-                if handler.takes_context:
-                    coro = handler.function(attempt.context(), *args, **kwargs)
-                else:
-                    coro = handler.function(*args, **kwargs)
-                value = await SoftLimitDriver(coro, attempt)
-            else:
-                value = await SoftLimitDriver(
-                    self._wrapped(attempt, args, kwargs), attempt
-                )
-            result = handler.codec.result.encode(value)
+            if not handler.is_async or self.middleware:
+                return self._wrapped(attempt, args, kwargs)
+            if handler.takes_context:
+                return handler.function(attempt.context(), *args, **kwargs)
+            return handler.function(*args, **kwargs)
+        except BaseException as error:
+            return self._failed(attempt, error)
+
+    def _returned(self, attempt: Attempt, value: Any) -> AttemptEnd:
+        try:
+            result = attempt.handler.codec.result.encode(value)
         except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
@@ -158,7 +195,7 @@ class AttemptRunner:
 
     # --- ends
 
-    def _done(self, attempt: Attempt, result: bytes) -> tuple[Outcome, JobEvent | None]:
+    def _done(self, attempt: Attempt, result: bytes) -> AttemptEnd:
         if attempt.recorded is not None:
             if result in (NO_VALUE, attempt.recorded.result):
                 return attempt.recorded, None
@@ -198,9 +235,7 @@ class AttemptRunner:
         except PayloadTooLarge as error:
             raise Permanent(error.what) from error
 
-    def _faltered(
-        self, attempt: Attempt, error: BaseException
-    ) -> tuple[Outcome, JobEvent | None]:
+    def _faltered(self, attempt: Attempt, error: BaseException) -> AttemptEnd:
         """End the job as done: the task failed after its own commit. Report the error."""
         outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
         if attempt.interrupt_reason is not None:
@@ -214,9 +249,7 @@ class AttemptRunner:
         )
         return outcome, event
 
-    def _failed(
-        self, attempt: Attempt, error: BaseException
-    ) -> tuple[Outcome, JobEvent | None]:
+    def _failed(self, attempt: Attempt, error: BaseException) -> AttemptEnd:
         """Apply the retry policy, unless the worker stopped the attempt itself."""
         if attempt.recorded is not None:
             return self._faltered(attempt, error)
@@ -230,12 +263,11 @@ class AttemptRunner:
                     is_cause=self._is_first_in_child(),
                 )
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
-        if isinstance(error, KeyboardInterrupt) and _is_from_keyboard(error):
+        if isinstance(error, KeyboardInterrupt) and is_from_keyboard(error):
             attempt.interrupt_reason = attempt.interrupt_reason or InterruptReason.STOP
-            self.loop.call_soon(_raise, error)  # Ctrl-C is for the whole program
+            self.loop.call_soon(raise_error, error)  # Ctrl-C is for the whole program
         if attempt.interrupt_reason is not None and not isinstance(error, Control):
-            # The worker stopped the attempt: an error that it raised while stopping is not
-            # charged.
+            # An error that the attempt raised while it was stopped is not charged.
             kind = (
                 OutcomeKind.CANCEL
                 if attempt.interrupt_reason is InterruptReason.CANCEL
@@ -244,7 +276,7 @@ class AttemptRunner:
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
             return outcome, self._event(attempt, outcome)
         decision = classify(
-            _control_error(error),
+            control_error(error),
             attempt.retry,
             retried=claim.retried,
             snoozed=claim.snoozed,
@@ -257,7 +289,7 @@ class AttemptRunner:
         task = self._worker_task
         return task is not None and task.cancelling() > 0
 
-    def timed_out(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+    def timed_out(self, attempt: Attempt) -> AttemptEnd:
         """Return the outcome of an attempt past its hard limit; its code may still run."""
         seconds = self.loop.time() - attempt.started
         error = HardTimeLimit(
@@ -266,13 +298,13 @@ class AttemptRunner:
         )
         return self._failed(attempt, error)
 
-    def stopped(self, attempt: Attempt) -> tuple[Outcome, JobEvent | None]:
+    def stopped(self, attempt: Attempt) -> AttemptEnd:
         """Return the outcome of an attempt that the worker stopped from outside."""
         return self._failed(attempt, asyncio.CancelledError())
 
     def lost(
         self, attempt: Attempt, how: str, stack: str, *, is_cause: bool
-    ) -> tuple[Outcome, JobEvent | None]:
+    ) -> AttemptEnd:
         """Return the outcome of an attempt whose child process died: one loss.
 
         Earlier jobs of the same child may have damaged it. So the loss counts towards death
@@ -304,19 +336,17 @@ class AttemptRunner:
 
     def unsendable(
         self, attempt: Attempt, outcome: Outcome, error: Exception
-    ) -> tuple[Outcome, JobEvent | None]:
+    ) -> AttemptEnd:
         """Return a dead outcome: a child could not send its own. The task's error is kept."""
         dead, event = self._dead(attempt, error, Reason.PERMANENT)
         return dead._replace(error=outcome.error or dead.error), event
 
-    def _dead(
-        self, attempt: Attempt, error: BaseException, reason: str
-    ) -> tuple[Outcome, JobEvent | None]:
+    def _dead(self, attempt: Attempt, error: BaseException, reason: str) -> AttemptEnd:
         return self._decided(attempt, error, Decision(OutcomeKind.DEAD, 0.0, reason))
 
     def _decided(
         self, attempt: Attempt, error: BaseException, decision: Decision
-    ) -> tuple[Outcome, JobEvent | None]:
+    ) -> AttemptEnd:
         claim, kind = attempt.claim, decision.kind
         cause = (
             error.__cause__ if isinstance(error, Control) and error.__cause__ else error
@@ -365,33 +395,3 @@ class AttemptRunner:
             meta=None if attempt.overrides is None else attempt.overrides.meta,
             max_attempts=attempt.retry.max_attempts,
         )
-
-
-def late_result_error(task: str) -> DurioError:
-    """Return the error for a result that came after the job was recorded without it."""
-    return InvalidResult(
-        f"{task} returned a value after ctx.transaction() had recorded another, or none",
-        cure="Give it inside the block: return ctx.result(value).",
-    )
-
-
-def _is_from_keyboard(error: KeyboardInterrupt) -> bool:
-    """Whether asyncio's SIGINT handler raised it while this task happened to run."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and frames[-1].f_code.co_name == "_on_sigint"
-
-
-def _raise(error: BaseException) -> None:
-    raise error
-
-
-def _control_error(error: BaseException) -> BaseException:
-    """Return the Control or SoftTimeLimit in an exception group; else the error itself."""
-    return _find_control_error(error) or error
-
-
-def _find_control_error(error: BaseException) -> BaseException | None:
-    if isinstance(error, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return next(filter(None, map(_find_control_error, inner)), None)
-    return error if isinstance(error, Control | SoftTimeLimit) else None

@@ -6,6 +6,7 @@ task that is cancelled and still returns a value is done, because its work is co
 """
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from enum import Enum
@@ -63,6 +64,7 @@ class Attempt:
         "given_result",
         "handler",
         "has_begun",
+        "has_waited",
         "interrupt_reason",
         "is_commit_unknown",
         "is_over",
@@ -92,6 +94,7 @@ class Attempt:
         # Time that its limits do not count: the loop was blocked.
         self.excused_seconds = 0.0
         self.has_begun = False
+        self.has_waited = False  # the event loop ran something else meanwhile
         self.is_over = False
         # See transaction.py: the open transaction; the outcome that it committed; whether
         # it is unknown if the commit succeeded.
@@ -243,26 +246,44 @@ class Attempt:
 
 
 class SoftLimitDriver:
-    """Drives a coroutine so that a cancel can be thrown into it as SoftTimeLimit."""
+    """Drives a coroutine so that a cancel can be thrown into it as SoftTimeLimit.
 
-    __slots__ = ("attempt", "coro")
+    With a `context`, the coroutine has made its first step there and waits for `waits_for`.
+    """
 
-    def __init__(self, coro: Any, attempt: Attempt) -> None:
+    __slots__ = ("attempt", "context", "coro", "waits_for")
+
+    def __init__(
+        self,
+        coro: Any,
+        attempt: Attempt,
+        context: contextvars.Context | None = None,
+        waits_for: Any = None,
+    ) -> None:
         self.coro = coro
         self.attempt = attempt
+        self.context = context
+        self.waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, Any]:
         coro, error = self.coro, None
-        while True:
-            try:
-                waits_for = coro.send(None) if error is None else coro.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            error = None
-            try:
-                yield waits_for
-            except GeneratorExit:
-                coro.close()
-                raise
-            except BaseException as thrown:
-                error = self.attempt.translate_cancel(thrown)
+        send, throw, waits_for = coro.send, coro.throw, self.waits_for
+        try:
+            if self.context is None:
+                waits_for = send(None)
+            else:
+                send = partial(self.context.run, send)
+                throw = partial(self.context.run, throw)
+            self.attempt.has_waited = True
+            while True:
+                error = None
+                try:
+                    yield waits_for
+                except GeneratorExit:
+                    coro.close()
+                    raise
+                except BaseException as thrown:
+                    error = self.attempt.translate_cancel(thrown)
+                waits_for = send(None) if error is None else throw(error)
+        except StopIteration as stop:
+            return stop.value

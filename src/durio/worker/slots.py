@@ -12,7 +12,6 @@ the job is the cause and becomes dead; no other job is charged with it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextvars import copy_context
 
 from durio.model.errors import DurioError
 from durio.model.job import Claim
@@ -24,6 +23,7 @@ from durio.telemetry.names import JOB_ABANDONED, JOB_RELEASED, JOB_STARTED
 from durio.worker.attempt import AttemptRunner
 from durio.worker.child_attempt import ChildAttempt, withdraw_waiting
 from durio.worker.deadline import Deadlines
+from durio.worker.first_steps import FirstSteps
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas, Sort
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
@@ -72,7 +72,6 @@ class Slots:
         self._has_before = has_before
         self._reports_started = False  # see `add`
         self._loop = asyncio.get_running_loop()
-        self._context = copy_context()  # attempts start with these variables
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
@@ -88,6 +87,7 @@ class Slots:
         self._ended_at = float("-inf")  # when the last attempt ended
         self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
+        self._first_steps = FirstSteps(runner, self.end_attempt)
         self.deadlines = Deadlines(
             self.running, self._time_out, settings.block_seconds, is_on=has_time_limits
         )
@@ -186,9 +186,7 @@ class Slots:
             attempt.send()
             return
         self.deadlines.watch(attempt)
-        attempt.asyncio_task = asyncio.Task(
-            self._run(attempt), loop=self._loop, context=self._context.copy()
-        )
+        self._first_steps.start(attempt)
         if self._reports_started:
             self._report_started(attempt)
 
@@ -209,13 +207,6 @@ class Slots:
         event = event_of(attempt, JOB_STARTED)
         self._emit.jobs([event])
         self._notify_hooks([event])
-
-    async def _run(self, attempt: Attempt) -> None:
-        outcome, event = await self.runner.make(attempt)
-        if attempt.is_over:
-            return  # abandoned or fenced: its outcome no longer counts
-        settle = self._record_end if event is None else self.end_attempt
-        settle(attempt, outcome, event)
 
     def end_attempt(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None

@@ -18,18 +18,17 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from durio.model.errors import StoreError
-from durio.model.outcome import Outcome, OutcomeKind
+from durio.model.outcome import OutcomeKind
 from durio.ports.clock import Clock
 from durio.ports.executor import ThreadStack
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.log import in_job
+from durio.worker.attempt import AttemptEnd
 from durio.worker.deadline import NEVER, Deadlines, excuse
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
-
-AttemptEnd = tuple[Outcome, JobEvent | None]  # an outcome, and its event once accepted
 
 LOOKS_PER_BLOCK = 4
 FINAL_WRITE_SECONDS = 5.0
@@ -124,6 +123,7 @@ class Watchdog:
 
     async def run(self) -> None:
         self._answered_at = self._clock.monotonic()
+        self._deadlines.on_loop_alive()  # a stall from now on is excused
         while True:
             asked_at = self._clock.monotonic()
             self._watched.call_soon_threadsafe(self._answer)

@@ -1,0 +1,125 @@
+"""Run async tasks in place until they end or first wait.
+
+Most short tasks never wait. So one asyncio task, the carrier, runs attempts one after the
+other, each in a contextvars context of its own. An attempt that waits keeps the carrier as
+its own asyncio task to the end, and another carrier runs the attempts behind it. A task
+whose last attempt waited gets an asyncio task at once, unless earlier attempts are queued
+here: attempts start in the order of their claims.
+
+Code in an attempt sees what it would see in an asyncio task of its own. A carrier that an
+attempt has changed, or still refers to, is not used for another attempt: `current_task()`
+may be the key of a session registry, for example.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from sys import getrefcount
+from typing import Any, cast
+from weakref import getweakrefcount
+
+from durio.model.outcome import Outcome
+from durio.telemetry.emit import JobEvent
+from durio.telemetry.log import in_job
+from durio.worker.attempt import AttemptRunner
+from durio.worker.inflight import Attempt, SoftLimitDriver
+
+SLICE_SECONDS = 0.001  # then the loop gets a turn
+
+
+class FirstSteps:
+    """The attempts that have a slot, before their first step."""
+
+    def __init__(
+        self,
+        runner: AttemptRunner,
+        end: Callable[[Attempt, Outcome, JobEvent | None], None],
+    ) -> None:
+        self._runner = runner
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()  # of the worker; attempts get copies
+        self._waiting: deque[Attempt] = deque()
+        self._carrier: asyncio.Task[None] | None = None  # that runs `_waiting`
+        self._has_middleware = bool(runner.middleware)
+        self._suspending: set[str] = set()  # tasks whose last attempt waited
+
+    def start(self, attempt: Attempt) -> None:
+        """Run the attempt in this turn of the loop or the next one."""
+        if self._carrier is None and self._needs_task(attempt):
+            self._start_task(attempt)
+            return
+        self._waiting.append(attempt)
+        if self._carrier is None:
+            self._carrier = self._new_task(self._run_waiting())
+
+    def _needs_task(self, attempt: Attempt) -> bool:
+        return (
+            self._has_middleware
+            or not attempt.handler.is_async
+            or attempt.claim.task in self._suspending
+        )
+
+    def _start_task(self, attempt: Attempt) -> None:
+        attempt.asyncio_task = self._new_task(self._run(attempt))
+
+    def _new_task(self, coro: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return asyncio.Task(coro, loop=self._loop, context=self._context.copy())
+
+    async def _run(self, attempt: Attempt) -> None:
+        """Run one attempt in an asyncio task of its own."""
+        outcome, event = await self._runner.make(attempt)
+        if not attempt.has_waited:
+            self._suspending.discard(attempt.claim.task)
+        if (
+            not attempt.is_over
+        ):  # else abandoned or fenced: its outcome no longer counts
+            self._end(attempt, outcome, event)
+
+    async def _run_waiting(self) -> None:
+        """Run attempts until one of them waits, 1 ms has passed, or none is left."""
+        carrier = cast("asyncio.Task[None]", asyncio.current_task())
+        waiting, runner = self._waiting, self._runner
+        until = self._loop.time() + SLICE_SECONDS
+        unused = marks_of(carrier)
+        try:
+            while waiting:
+                attempt = waiting.popleft()
+                if attempt.is_over:
+                    continue  # abandoned or fenced before it began
+                attempt.asyncio_task = carrier
+                in_job.set(
+                    attempt
+                )  # for the watchdog, which sees the carrier's context
+                context = copy_context()
+                ended = context.run(runner.first_step, attempt, context)
+                if isinstance(ended, SoftLimitDriver):
+                    self._suspending.add(attempt.claim.task)
+                    self._leave(carrier)
+                    ended = await runner.rest(ended, context)
+                    if not attempt.is_over:
+                        self._end(attempt, *ended)
+                    return
+                attempt.asyncio_task = None
+                if not attempt.is_over:
+                    self._end(attempt, *ended)
+                if attempt.ended > until or marks_of(carrier) != unused:
+                    return
+        finally:
+            self._leave(carrier)
+
+    def _leave(self, carrier: "asyncio.Task[None]") -> None:
+        """Let another asyncio task run the attempts that wait."""
+        if self._carrier is not carrier:
+            return
+        self._carrier, waiting = None, self._waiting
+        while waiting and self._needs_task(waiting[0]):
+            self._start_task(waiting.popleft())
+        if waiting:
+            self._carrier = self._new_task(self._run_waiting())
+
+
+def marks_of(task: "asyncio.Task[Any]") -> tuple[Any, ...]:
+    """Return what changes when code keeps or changes the asyncio task that it runs in."""
+    return getrefcount(task), getweakrefcount(task), task.cancelling(), task.get_name()
