@@ -23,8 +23,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "subtract_from_depth(tx, lane, len(rows))",
-                "subtract_from_depth(tx, lane, len(rows) - 1)",
+                "subtract_from_depth(tx, lane, len(some))",
+                "subtract_from_depth(tx, lane, len(some) - 1)",
             ),
         ),
         (Seeds(),),

@@ -47,6 +47,30 @@ PLANTED = (
         (Promises("exchange.order_is_priority"),),
     ),
     Mutant(
+        "large_claims_in_any_order",
+        "A claim of many jobs starts them from the last to the first.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "[unpack(fields) for fields in rows]",
+                "[unpack(fields) for fields in rows[::-1]]",
+            ),
+        ),
+        (Promises("many_jobs."),),
+    ),
+    Mutant(
+        "keys_kept_by_large_claims",
+        "A claim of many jobs does not free the keys that hold only while jobs wait.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "    if keys:\n        return None\n",
+                "    del keys\n",
+            ),
+        ),
+        (Promises("keys."), Promises("freed_keys."), Seeds()),
+    ),
+    Mutant(
         "doorbell_trusted_as_truth",
         "A worker looks for jobs only after a wakeup, and a wakeup may be lost.",
         (

@@ -8,6 +8,7 @@ nothing.
 
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ HAS_VALID_LEASE = statement("has_valid_lease")
 NEXT_DUE_IN_LANE = statement("next_due_in_lane")
 PROMOTE_LANE = statement("promote_lane")
 LOOK_READY = statement("look_ready")
+LOOK_PACKED = statement("look_packed")
 CLAIM_READY = statement("claim_ready")
 LOOK_KNOWN = statement("look_known")
 CLAIM_KNOWN = statement("claim_known")
@@ -33,6 +35,9 @@ FREE_KEY = statement("free_key")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
+PACKED_MIN = 8  # below this number of jobs, rows are faster
+ID, PAYLOAD, OPTS = map(Claim._fields.index, ("id", "payload", "opts"))
+decode_packed = msgspec.json.Decoder(list[list[Any]]).decode
 # After the fields of a Claim, a row has its key and the key's mode.
 WIDTH = len(Claim._fields)
 claimed_key = itemgetter(WIDTH)
@@ -103,11 +108,43 @@ def claim_lanes(
         room = min(limit, want)
         if room <= 0:
             continue
-        rows = claim_rows(tx, worker, lane, room, names)
-        want -= len(rows)
-        more = more or len(rows) == room
-        claims += [Claim(*row[:WIDTH]) for row in rows]
+        some = claim_packed(tx, worker, lane, room) if names is None else None
+        if some is None:
+            rows = claim_rows(tx, worker, lane, room, names)
+            some = [Claim(*row[:WIDTH]) for row in rows]
+        if some:
+            subtract_from_depth(tx, lane, len(some))
+        want -= len(some)
+        more = more or len(some) == room
+        claims += some
     return more
+
+
+def claim_packed(
+    tx: SqliteTransaction, worker: int, lane: str, room: int
+) -> list[Claim] | None:
+    """Claim many jobs without keys; None if one needs `claim_rows`, and none is claimed."""
+    if room < PACKED_MIN:
+        return None
+    ((packed, keys),) = tx.db.rows(LOOK_PACKED, (lane, room))
+    if keys:
+        return None
+    try:
+        rows = decode_packed(packed)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a payload that is not UTF-8
+        return None
+    if rows:
+        tx.db.rows(CLAIM_READY, (worker, lane, len(rows), tx.now))
+    return [unpack(fields) for fields in rows]
+
+
+def unpack(fields: list[Any]) -> Claim:
+    """Return the claim; JSON has no bytes."""
+    fields[ID] = bytes.fromhex(fields[ID])
+    fields[PAYLOAD] = fields[PAYLOAD].encode()
+    if fields[OPTS] is not None:
+        fields[OPTS] = fields[OPTS].encode()
+    return Claim._make(fields)
 
 
 def claim_rows(
@@ -121,8 +158,6 @@ def claim_rows(
         rows = tx.db.rows(LOOK_KNOWN, (lane, room, names))
         if rows:
             tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
-    if rows:
-        subtract_from_depth(tx, lane, len(rows))
     if any(map(claimed_key, rows)):
         free_waiting_keys(tx, [row for row in rows if claimed_key(row) is not None])
     return rows

@@ -1,7 +1,7 @@
 """Record outcomes, each fenced by (id, claim_no, worker).
 
-The common case, hundreds of done jobs, is one prepared statement and no Python per row: if
-as many rows changed as were sent, all were accepted. Otherwise it is rolled back and each
+The common case, hundreds of done jobs, is one statement: if as many rows changed as were
+sent, all were accepted. Otherwise it is rolled back and each
 job is finished by itself. Progress updates are written first, so that the last progress of
 a job is not refused because its end is in the same call.
 
@@ -12,6 +12,8 @@ was lost (`already_stored`), and those of a worker that was rescued.
 from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Any, NamedTuple
+
+import msgspec
 
 from durio.model.job import CANCELLED, DONE
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
@@ -97,27 +99,37 @@ def record_done(
 
 
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
-    """Finish all jobs at once, or none; return False if one was refused or has a key."""
-    now = tx.now
-    gone_at = now + tx.retention.done_seconds
-    rows = [
-        (
-            o.id,
-            o.claim_no,
-            worker,
-            now,
-            o.result,
-            now + o.result_seconds,
-            gone_at,
-        )
-        for o in done
-    ]
+    """Finish all jobs, or none.
+
+    Return False if one was refused, has a key, or has a result that is not UTF-8.
+    """
+    alike: dict[tuple[int, float], list[Outcome]] = {}
+    for outcome in done:
+        alike.setdefault((outcome.claim_no, outcome.result_seconds), []).append(outcome)
+    now, gone_at = tx.now, tx.now + tx.retention.done_seconds
+    try:
+        groups = [
+            (ids(some), claim_no, worker, now, packed(some), now + seconds, gone_at)
+            for (claim_no, seconds), some in alike.items()
+        ]
+    except UnicodeDecodeError:
+        return False
     tx.db.rows("savepoint finishing")
-    all_taken = tx.db.changed_by_many(FINISH_PLAIN, rows) == len(rows)
-    if not all_taken:
+    changed = tx.db.changed_by_many(FINISH_PLAIN, groups)
+    if changed != len(done):
         tx.db.rows("rollback to finishing")
     tx.db.rows("release finishing")
-    return all_taken
+    return changed == len(done)
+
+
+def ids(outcomes: Sequence[Outcome]) -> bytes:
+    return b"".join([outcome.id for outcome in outcomes])
+
+
+def packed(outcomes: Sequence[Outcome]) -> str:
+    """Return the results as a JSON array of strings."""
+    results = [None if o.result is None else o.result.decode() for o in outcomes]
+    return msgspec.json.encode(results).decode()
 
 
 def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:

@@ -33,6 +33,21 @@ where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)
 order by rank, seq limit :room
 
+-- name: look_packed(lane, room)
+-- only here: PostgreSQL reads and claims in one statement.
+-- `look_ready` as one JSON array, with the number of jobs that have a key: one row instead of
+-- hundreds, and the interpreter runs other code meanwhile.
+-- A payload that is not UTF-8 makes the array undecodable; the caller then reads rows.
+select
+  cast(json_group_array(json_array(hex(id), claim_no + 1, {claim_as_json})) as blob),
+  count(ukey)
+from (
+  select * from job
+  where state = 2 and queue = :lane
+    and not exists (select 1 from queue where name = :lane and paused)
+  order by rank, seq limit :room
+)
+
 -- name: claim_ready(worker, lane, jobs, now)
 -- only here: the second half of `look_ready`.
 -- `jobs` is the number of rows that `look_ready` returned.
