@@ -66,7 +66,10 @@ class SqliteExchange(SqliteCapability):
             more = claim_lanes(tx, worker, lanes, want, known, claims)
             return Exchanged(claims, recorded.rejected, recorded.cancelled, more, due)
 
-        return await self.context.writer.write(work, rows=len(outcomes) + max(want, 1))
+        # A power cut ends every worker of this file, so claims alone need no flush.
+        return await self.context.writer.write(
+            work, rows=len(outcomes) + max(want, 1), durable=bool(outcomes)
+        )
 
 
 def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:

@@ -1,20 +1,16 @@
-"""Write transactions: what an operation sees, the requests of callers, begin and commit.
+"""Write transactions: what an operation sees, begin and commit.
 
 An operation is a plain function of a SqliteTransaction. It may be one of many in the same
 commit, and it may be rolled back alone. It records in the transaction what must happen
 after the commit, or be undone without one.
 
-A WriteRequest passes one caller's operation to a thread of the store, and its result back
-to the caller's loop. WriteSession begins and commits, sends wakeups, and decides when to
-checkpoint.
+WriteSession begins and commits, sends wakeups, and decides when to checkpoint.
 """
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Protocol
 
 import apsw
 import msgspec
@@ -40,6 +36,7 @@ from durio.stores.sqlite.store_files import (
     unregister_open_file,
 )
 from durio.stores.sqlite.wakeups import SqliteWakeups
+from durio.stores.sqlite.write_request import Answer
 from durio.stores.waiting import CONTROL, WORK
 
 NO_WORKER = 0  # no worker has this id
@@ -100,80 +97,8 @@ class SqliteTransaction:
         del self.after_commit[committed:], self.after_rollback[rolled_back:]
 
 
-Answer = TypeVar("Answer")
 WriteFunction = Callable[[SqliteTransaction], Answer]
 ReadFunction = Callable[[OwnDatabase], Answer]
-
-
-class RequestKind(Enum):
-    """When in a turn of the writer an operation runs."""
-
-    OPEN = 0  # before the turn; it needs only the connection
-    FIRST = 1  # in the transaction, ahead of the others
-    USUAL = 2
-    OUTSIDE = 3  # after the transaction, with the writers' lock
-    LAST = 4  # when nothing else is left; the thread ends
-
-
-class WriteRequest(Generic[Answer]):
-    """One caller's operation, and the future that the caller awaits."""
-
-    __slots__ = (
-        "begun",
-        "error",
-        "future",
-        "is_awaited",
-        "kind",
-        "rows",
-        "value",
-        "work",
-    )
-
-    def __init__(
-        self,
-        work: Callable[[Any], Answer],
-        kind: RequestKind,
-        rows: int = 0,
-        *,
-        is_awaited: bool = True,
-    ) -> None:
-        self.work = work
-        self.kind = kind
-        self.rows = rows
-        self.is_awaited = is_awaited
-        if is_awaited:  # otherwise this thread may have no loop
-            self.future: asyncio.Future[Answer]
-            self.future = asyncio.get_running_loop().create_future()
-        self.begun = False
-        self.value: Any = None
-        self.error: Exception | None = None
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the caller has stopped waiting."""
-        return self.is_awaited and self.future.cancelled()
-
-
-def answer_callers(requests: list[WriteRequest[Any]]) -> None:
-    """Deliver the results, with one call into each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[WriteRequest[Any]]] = {}
-    for operation in requests:
-        if operation.is_awaited:
-            by_loop.setdefault(operation.future.get_loop(), []).append(operation)
-    for loop, some in by_loop.items():
-        with suppress(RuntimeError):  # that loop is closed, and no caller waits
-            loop.call_soon_threadsafe(deliver, some)
-
-
-def deliver(requests: list[WriteRequest[Any]]) -> None:
-    """Set the futures; runs on their loop."""
-    for operation in requests:
-        if operation.future.done():
-            continue
-        if operation.error is None:
-            operation.future.set_result(operation.value)
-        else:
-            operation.future.set_exception(operation.error)
 
 
 class Writer(Protocol):
@@ -182,11 +107,17 @@ class Writer(Protocol):
     async def open(self) -> None: ...
 
     async def write(
-        self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
+        self,
+        work: WriteFunction[Answer],
+        *,
+        rows: int = 1,
+        urgent: bool = False,
+        durable: bool = True,
     ) -> Answer:
         """Run the operation, commit, return its result.
 
-        `rows` is its size. Urgent operations go first.
+        `rows` is its size. Urgent operations go first. A power cut may undo an operation
+        that is not `durable`, and nothing else can.
         """
         ...
 
@@ -248,6 +179,7 @@ class WriteSession:
         self._wakeups = wakeups
         self._driver: DriverName = driver
         self._db: OwnDatabase | None = None
+        self._flushes = True  # whether this connection flushes commits to the disk
         self._known_lanes: set[str] = set()
         self._keyed: set[bytes] = set()
         self._log_pages = 0
@@ -265,13 +197,18 @@ class WriteSession:
                 close_as_found(db)
                 raise
             db.watch_log(self._set_log_pages)
-            self._db = db
+            self._db, self._flushes = db, True
         return self._db
 
-    def begin(self) -> SqliteTransaction:
+    def begin(self, *, is_durable: bool = True) -> SqliteTransaction:
         """Begin a transaction; the clock is read once, after SQLite has let us write."""
         self._check_not_replaced()
         db = self.connection()
+        if is_durable is not self._flushes and self._synchronous == "full":
+            # With "normal", only a power cut can undo a commit, and only until the next
+            # commit that is flushed.
+            db.rows(f"pragma synchronous = {'full' if is_durable else 'normal'}")
+            self._flushes = is_durable
         db.rows("begin immediate")
         return SqliteTransaction(
             db=db,
@@ -294,8 +231,14 @@ class WriteSession:
             self._file_checked_at = seconds
 
     def commit(self, tx: SqliteTransaction) -> None:
-        """Commit, then run `after_commit` and send the wakeups."""
+        """Commit, run `after_commit`, and send the wakeups.
+
+        Workers of a file need the writers' lock to claim. So they are woken before the
+        commit, and get ready while it is flushed. A wakeup for nothing does no harm.
+        """
         wakeups = self._wakeups_after(tx)
+        if self.path is not None:
+            self._send(wakeups)
         tx.db.rows("commit")
         self._commits += 1
         self._known_lanes |= tx.new_lanes
@@ -305,6 +248,10 @@ class WriteSession:
         for act in tx.after_commit:
             with suppress(OSError):
                 act()
+        if self.path is None:
+            self._send(wakeups)
+
+    def _send(self, wakeups: list[tuple[int, str]]) -> None:
         for worker, message in wakeups:
             with suppress(OSError):
                 self._wakeups.wake(worker, message)

@@ -36,15 +36,17 @@ import apsw
 
 from durio.model.errors import StoreStalled, StoreUnavailable
 from durio.stores.sqlite.translate import translated
-from durio.stores.sqlite.write_session import (
+from durio.stores.sqlite.write_request import (
     Answer,
-    ReadFunction,
     RequestKind,
+    WriteRequest,
+    answer_callers,
+)
+from durio.stores.sqlite.write_session import (
+    ReadFunction,
     SqliteTransaction,
     WriteFunction,
-    WriteRequest,
     WriteSession,
-    answer_callers,
 )
 
 ROWS_MAX = 1000
@@ -67,10 +69,15 @@ class InlineWriter:
             self._session.connection()
 
     async def write(
-        self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
+        self,
+        work: WriteFunction[Answer],
+        *,
+        rows: int = 1,
+        urgent: bool = False,
+        durable: bool = True,
     ) -> Answer:
         """Run one transaction without yielding to the loop."""
-        del rows, urgent
+        del rows, urgent, durable
         tx: SqliteTransaction | None = None
         with self._in_use:
             try:
@@ -144,10 +151,15 @@ class WriterThread:
         await self._submit(WriteRequest(lambda _: None, RequestKind.OPEN))
 
     async def write(
-        self, work: WriteFunction[Answer], *, rows: int = 1, urgent: bool = False
+        self,
+        work: WriteFunction[Answer],
+        *,
+        rows: int = 1,
+        urgent: bool = False,
+        durable: bool = True,
     ) -> Answer:
         kind = RequestKind.FIRST if urgent else RequestKind.USUAL
-        return await self._submit(WriteRequest(work, kind, rows))
+        return await self._submit(WriteRequest(work, kind, rows, is_durable=durable))
 
     def post(self, work: WriteFunction[object]) -> None:
         """Queue an operation; callable from any thread."""
@@ -300,7 +312,8 @@ class WriterThread:
         tx: SqliteTransaction | None = None
         at_commit = False
         try:
-            tx = self._session.begin()
+            is_durable = any(request.is_durable for request in (*first, *usual))
+            tx = self._session.begin(is_durable=is_durable)
             rows = 0
             while (queue := first or usual) and self._has_room(tx, rows):
                 operation = queue.popleft()
