@@ -14,6 +14,10 @@ speed of B as a share of the speed of A: 1.00 is equal, 0.97 means that B costs 
 time. "total" adds the server's time to that of the worker or client. Pairs scatter by 2 to
 3 %, more on a machine that does other work; 10 pairs take about 40 minutes. Wake-ups are
 wall time and are only printed.
+
+With `--speed` it runs `speed.py` instead and shows the ratios B/A of its figures: above 1.00
+B does more jobs per second, and for times ("naps", wake-ups) B takes longer. These are wall
+times, so the machine must be quiet.
 """
 
 import argparse
@@ -28,7 +32,9 @@ from typing import Any
 
 from tests.servers.postgres import PostgresServer
 
-MEASURE = Path(__file__).resolve().with_name("cpu_per_job.py")
+CPU, SPEED = (
+    Path(__file__).resolve().with_name(f"{n}.py") for n in ("cpu_per_job", "speed")
+)
 STORES = ("sqlite", "postgresql")
 SETTINGS = {
     "shared_buffers": "512MB",
@@ -38,11 +44,13 @@ SETTINGS = {
 }
 
 
-def measured(checkout: Path, folder: Path, flags: list[str]) -> dict[str, Any]:
+def measured(
+    program: Path, checkout: Path, folder: Path, flags: list[str]
+) -> dict[str, Any]:
     """One run against the package of a checkout."""
     source = (checkout / "src").resolve()
     answer = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-P", str(MEASURE), *flags],
+        [sys.executable, "-P", str(program), *flags],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(source), "PYTHONHASHSEED": "0"},
         stdout=subprocess.PIPE,
@@ -68,23 +76,40 @@ def costs(figures: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def compare(a: Path, b: Path, pairs: int, flags: list[str], folder: Path) -> None:
-    """Run the pairs on one store and print the table."""
+def run_pairs(
+    program: Path, options: argparse.Namespace, flags: list[str], folder: Path
+) -> dict[str, list[dict[str, Any]]]:
     runs: dict[str, list[dict[str, Any]]] = {"A": [], "B": []}
-    for number in range(pairs):
-        sides = [("A", a), ("B", b)]
+    for number in range(options.pairs):
+        sides = [("A", options.a), ("B", options.b)]
         for name, checkout in sides if number % 2 == 0 else reversed(sides):
-            runs[name].append(measured(checkout, folder, flags))
-        print(f"  pair {number + 1} of {pairs}", file=sys.stderr, flush=True)
-    of_a, of_b = ([costs(one) for one in runs[name]] for name in "AB")
-    print(f"  {'':<28} {'A/B':>6} {'low':>6} {'high':>6} {'A us':>8} {'B us':>8}")
+            runs[name].append(measured(program, checkout, folder, flags))
+        print(f"  pair {number + 1} of {options.pairs}", file=sys.stderr, flush=True)
+    return runs
+
+
+def show(head: str, of_a: list[dict[str, float]], of_b: list[dict[str, float]]) -> None:
+    """Print medians; the ratios are those of the first side to the second."""
+    print(f"  {'':<28} {head:>6} {'low':>6} {'high':>6} {head[0]:>10} {head[2]:>10}")
     for row in of_a[0]:
         ratios = [x[row] / y[row] for x, y in zip(of_a, of_b, strict=True)]
         middle = [statistics.median(one[row] for one in side) for side in (of_a, of_b)]
         print(
             f"  {row:<28} {statistics.median(ratios):6.3f} {min(ratios):6.3f} "
-            f"{max(ratios):6.3f} {middle[0]:8.2f} {middle[1]:8.2f}"
+            f"{max(ratios):6.3f} {middle[0]:10.2f} {middle[1]:10.2f}",
+            flush=True,
         )
+
+
+def compare(options: argparse.Namespace, flags: list[str], folder: Path) -> None:
+    """Run the pairs on one store and print the table."""
+    if options.speed:
+        cases = [f"--only={case}" for case in options.case]
+        runs = run_pairs(SPEED, options, [*flags, *cases], folder)
+        show("B/A", *([one["figures"] for one in runs[name]] for name in "BA"))
+        return
+    runs = run_pairs(CPU, options, [*flags, f"--passes={options.passes}"], folder)
+    show("A/B", *([costs(one) for one in runs[name]] for name in "AB"))
     waits = [
         statistics.median(one["latency_ms"]["p50"] for one in runs[name])
         for name in "AB"
@@ -93,19 +118,19 @@ def compare(a: Path, b: Path, pairs: int, flags: list[str], folder: Path) -> Non
 
 
 def main(options: argparse.Namespace) -> None:
-    flags = [f"--{name}={getattr(options, name)}" for name in ("jobs", "passes")]
-    flags.append(f"--wakeups={options.wakeups}")
-    sides = options.a, options.b
+    flags = [f"--jobs={options.jobs}", f"--wakeups={options.wakeups}"]
     with tempfile.TemporaryDirectory(prefix="durio-cpu-", dir=Path.cwd()) as name:
         folder = Path(name)
         if options.only != "postgresql":
             print("sqlite:")
-            compare(*sides, options.pairs, flags, folder)
+            compare(options, flags, folder)
         if options.only != "sqlite":
             with PostgresServer(settings=SETTINGS) as server:
                 print("postgresql:")
-                place = [f"--store={server.url()}", f"--server-pid={server.pid}"]
-                compare(*sides, options.pairs, [*flags, *place], folder)
+                place = [f"--store={server.url()}"]
+                if not options.speed:
+                    place.append(f"--server-pid={server.pid}")
+                compare(options, [*flags, *place], folder)
 
 
 if __name__ == "__main__":
@@ -119,4 +144,8 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--wakeups", type=int, default=300)
+    parser.add_argument("--speed", action="store_true", help="compare speed.py instead")
+    parser.add_argument(
+        "--case", action="append", default=[], help="only this of speed.py"
+    )
     main(parser.parse_args())
