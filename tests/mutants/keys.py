@@ -149,7 +149,7 @@ PLANTED = (
         "Two calls in one transaction get each other's answers.",
         (
             Patch(
-                "stores/sqlite/write_request.py",
+                "stores/sqlite/write_session.py",
                 "            operation.future.set_result(operation.value)",
                 "            operation.future.set_result(requests[0].value)",
             ),

@@ -45,6 +45,10 @@ ALLOWED: dict[str, tuple[int, str]] = {
         420,
         "every file beside the database, and who may hold which lock",
     ),
+    "stores/sqlite/write_session.py": (
+        420,
+        "a request, the transaction that it sees, and how that begins and ends",
+    ),
     "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
     "worker/slots.py": (420, "one owner of all attempts"),
     "worker/supervisor.py": (420, "one state machine over all processes"),

@@ -1,7 +1,6 @@
 """`durio worker`: runs the jobs of an App until it is stopped."""
 
 import asyncio
-import gc
 import os
 import sys
 from collections.abc import Coroutine
@@ -38,6 +37,7 @@ from durio.cli.supervise import (
     with_log_flags,
 )
 from durio.host.fleet import SupervisorPipe
+from durio.host.interpreter import tune_interpreter
 from durio.host.processes import loop_factory
 from durio.host.side_loop import WorkerMachine
 from durio.host.signals import STOP_SIGNALS, Signals, end_process
@@ -128,8 +128,6 @@ def slots_of(app: App, flags: QueueFlags) -> int:
     return serving.concurrency(flags.concurrency, app.settings.worker.concurrency)
 
 
-SWITCH_SECONDS = 0.001  # a fifth of the usual
-COLLECTOR_OBJECTS = 20_000  # new objects between two runs of the collector
 TASKS_SHOWN = 8
 # By option: the setting that it overrides. Durations are text such as 30 or 2m.
 NUMBERS = {
@@ -354,19 +352,6 @@ async def run_to_end(
         signal = control.received[0] if control.received else None
         signals.exit_code = 0 if worker is None else exit_code(worker, signal)
     return signals.exit_code, signal, worker is not None and worker.hangs
-
-
-def tune_interpreter() -> None:
-    """Adapt the garbage collector and the switching of threads to the work of a worker.
-
-    Jobs leave few cycles behind, and the collector looks at every live object each time.
-    The store's thread needs the interpreter's lock after each statement, and each time the
-    event loop gives it up only after this interval.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECTOR_OBJECTS, 20, 50)
-    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 async def run_worker(

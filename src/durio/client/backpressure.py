@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from durio.client.bounds import Bounds
+from durio.client.calls import RestartingTask
 from durio.client.reliable_write import Answers
-from durio.client.restarting_task import RestartingTask
 from durio.model.errors import DurioError, QueueClosed, QueueFull
 from durio.model.job import NewJob
 from durio.model.names import queue_of

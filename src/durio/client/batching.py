@@ -13,9 +13,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from durio.client.calls import Answers, CallSender, EnqueueCall
+from durio.client.calls import Answers, CallSender, EnqueueCall, RestartingTask
 from durio.client.reliable_write import ReliableWriter
-from durio.client.restarting_task import RestartingTask
 from durio.client.waiting_list import WaitingList
 from durio.model.job import NewJob
 from durio.ports.clock import Clock

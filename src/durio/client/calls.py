@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from durio.client.reliable_write import Answers, ReliableWriter, closed_before_stored
 from durio.model.job import READY, NewJob
@@ -124,3 +124,39 @@ class CallSender:
             call.future.set_exception(closed_before_stored())
         elif call.future.cancelled():
             self._writer.forget(call.jobs)
+
+
+class RestartingTask:
+    """Runs `work` in a task, and again after a cancellation if `recover` returns True.
+
+    A loop that is being closed, or a Ctrl-C, cancels every task, even one that has not
+    started. The callers that depend on the task may continue, because they may catch their
+    cancellation.
+    """
+
+    def __init__(
+        self, work: Callable[[], Coroutine[Any, Any, None]], recover: Callable[[], bool]
+    ) -> None:
+        self._work = work
+        self._recover = recover
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None
+
+    def start(self) -> None:
+        """Start the task, unless it runs; `work` returns when there is nothing left."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._restart_if_cancelled)
+
+    async def _run(self) -> None:
+        await self._work()
+        self._task = None
+
+    def _restart_if_cancelled(self, task: "asyncio.Task[None]") -> None:
+        if self._task is task:
+            self._task = None
+            if self._recover():
+                self.start()

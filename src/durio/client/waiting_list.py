@@ -18,8 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from durio.client.calls import CallSender, EnqueueCall, LockedCall, WaitKey
-from durio.client.restarting_task import RestartingTask
+from durio.client.calls import (
+    CallSender,
+    EnqueueCall,
+    LockedCall,
+    RestartingTask,
+    WaitKey,
+)
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Locked
 

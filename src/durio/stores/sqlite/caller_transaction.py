@@ -24,8 +24,7 @@ from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.store_files import inode_of
 from durio.stores.sqlite.translate import translated
-from durio.stores.sqlite.write_request import Answer
-from durio.stores.sqlite.write_session import SqliteTransaction, WriteFunction
+from durio.stores.sqlite.write_session import Answer, SqliteTransaction, WriteFunction
 
 # Errors of a driver whose connection cannot be used in its current state.
 UNUSABLE_ERRORS = (

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 from durio.model.errors import StoreUnavailable
 from durio.stores.sqlite.database import DriverName, OwnDatabase
 from durio.stores.sqlite.schema import connect_reader
-from durio.stores.sqlite.write_request import (
+from durio.stores.sqlite.write_session import (
     Answer,
+    ReadFunction,
     RequestKind,
     WriteRequest,
     answer_callers,
 )
-from durio.stores.sqlite.write_session import ReadFunction
 from durio.stores.sqlite.writer import CLOSE_SECONDS_MAX, run_request
 
 

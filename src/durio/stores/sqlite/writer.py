@@ -36,17 +36,15 @@ import apsw
 
 from durio.model.errors import StoreStalled, StoreUnavailable
 from durio.stores.sqlite.translate import translated
-from durio.stores.sqlite.write_request import (
-    Answer,
-    RequestKind,
-    WriteRequest,
-    answer_callers,
-)
 from durio.stores.sqlite.write_session import (
+    Answer,
     ReadFunction,
+    RequestKind,
     SqliteTransaction,
     WriteFunction,
+    WriteRequest,
     WriteSession,
+    answer_callers,
 )
 
 ROWS_MAX = 1000
