@@ -4,6 +4,7 @@ The bug is a finish without its fence. In the world, workers pause for two lease
 they hold jobs, go on, and report outcomes of jobs that they have lost.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from tests.simulation.nemesis import Fault
 from tests.simulation.shrink import Kept, Shrinker, read
 from tests.simulation.workload import Wish
 
-FENCE, NO_FENCE = "claim_no = ?2 and worker = ?3", "?2 = ?2 and ?3 = ?3"
+FENCE = re.compile(r"(job\.)?claim_no = \?2 and \+?(job\.)?worker = \?3")
+NO_FENCE = "?2 = ?2 and ?3 = ?3"
 KNOBS = {
     "seconds": 40.0,
     "lease_seconds": 6.0,
@@ -57,8 +59,9 @@ def zombies() -> Kept:
 def no_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     for name in ("FINISH_PLAIN", "FINISH_DONE", "FINISH_WITHOUT_TRACE"):
         fenced: str = getattr(finish, name)
-        assert FENCE in fenced
-        monkeypatch.setattr(finish, name, fenced.replace(FENCE, NO_FENCE))
+        planted, count = FENCE.subn(NO_FENCE, fenced)
+        assert count == 1
+        monkeypatch.setattr(finish, name, planted)
     yield monkeypatch
     monkeypatch.undo()
 

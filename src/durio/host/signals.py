@@ -29,7 +29,10 @@ WAKER_READ_BYTES = 4096
 EXIT_TERMINATED = 143
 OUR_FILES = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120
 # The files whose frames call the user's code on an event loop.
-CALLERS = (asyncio.events.__file__, os.path.join(OUR_FILES, "worker", "inflight.py"))  # noqa: PTH118
+CALLERS = (
+    asyncio.events.__file__,
+    *(os.path.join(OUR_FILES, "worker", f"{n}.py") for n in ("attempt", "inflight")),  # noqa: PTH118
+)
 
 
 @final
