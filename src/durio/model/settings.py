@@ -27,7 +27,7 @@ class WorkerSettings(
     """How a worker claims, keeps and gives back jobs."""
 
     concurrency: int = 10  # slots: jobs that run at the same time
-    prefetch: int = 256  # maximum of claimed jobs that wait for a slot; adaptive
+    prefetch: int = 1024  # maximum of claimed jobs that wait for a slot; adaptive
     strict: bool = False  # serve queues in the given order, not by weight
     grace_seconds: float = 25.0  # time for running jobs to end after SIGTERM
     poll_seconds: float = 1.0  # interval of the safety poll for missed wakeups

@@ -34,7 +34,8 @@ ALONE_WAIT_SECONDS = 10.0
 ALONE_PAUSE_SECONDS = 60.0
 SKIP_SECONDS = 60.0
 ABANDON_SECONDS = 5.0  # time for a cancelled attempt to end before it is reported
-RTT_WEIGHT, DURATION_WEIGHT = 0.2, 0.05
+RTT_WEIGHT, DURATION_WEIGHT, PAYLOAD_WEIGHT = 0.2, 0.05, 0.2
+PREFETCH_BYTES = 16 << 20  # of arguments, in claims that wait for a slot
 # Below this ratio of round trip to job duration, prefetched jobs gain nothing.
 SLOW_JOB_RATIO = 0.01
 PREFETCH_STALL_SECONDS = 1.0  # without an ended attempt for this long, do not prefetch
@@ -84,6 +85,7 @@ class Slots:
         self._hanging: set[asyncio.Task[None]] = set()  # abandoned more than 5 s ago
         self._is_closed = False
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
+        self._payload_bytes = 0.0  # of recent claims, the mean; rises at once
         self._ended_at = float("-inf")  # when the last attempt ended
         self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
@@ -113,9 +115,9 @@ class Slots:
     def round_trip(self, seconds: float) -> None:
         """Set the prefetch from the duration of the last exchange.
 
-        Prefetch is enough for two round trips. It is 0 for slow jobs, and while no
-        attempt has ended for 1 s: waiting claims are kept from other workers, and from
-        jobs of higher priority.
+        Prefetch is enough for two round trips, and less for large arguments. It is 0 for
+        slow jobs, and while no attempt has ended for 1 s: waiting claims are kept from
+        other workers, and from jobs of higher priority.
         """
         self._rtt_seconds += RTT_WEIGHT * (seconds - self._rtt_seconds)
         duration = max(self._duration_seconds, 1e-6)
@@ -123,7 +125,8 @@ class Slots:
             self.target = 0
         else:
             ahead = -(-2 * self._rtt_seconds * self.concurrency // duration)
-            self.target = min(self._prefetch, int(ahead))
+            room = PREFETCH_BYTES // max(self._payload_bytes, 1)
+            self.target = int(min(self._prefetch, ahead, room))
 
     # --- starting
 
@@ -146,6 +149,10 @@ class Slots:
                 self._to_run_alone.append((self._loop.time(), claim))
             else:
                 new.append(claim)
+        if new:
+            size = sum(len(claim.payload) for claim in new) / len(new)
+            older = PAYLOAD_WEIGHT * (size - self._payload_bytes) + self._payload_bytes
+            self._payload_bytes = max(size, older)
         self.buffer.add(new)
         if self._to_run_alone:
             self._isolate()

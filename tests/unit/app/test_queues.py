@@ -576,6 +576,24 @@ async def test_a_pause_reaches_claims_that_are_on_their_way(app: App) -> None:
             assert (await finished(job)).attempt == 1
 
 
+@pytest.mark.parametrize(("size", "target"), [(10, 1024), (99_972, 167)])
+@virtual
+async def test_few_large_jobs_wait_in_a_worker(
+    app: App, size: int, target: int
+) -> None:
+    """At most 16 MiB of arguments are claimed ahead, and at most 1,024 jobs."""
+
+    @app.task(name="work")
+    async def work(text: str) -> None: ...
+
+    await slow_store(app, 0.5)
+    jobs = await work.enqueue_many([("x" * size,)] * 300)
+    async with working(app) as worker:
+        for job in jobs:
+            await finished(job)
+        assert worker.slots.target == target
+
+
 def held(worker: Worker | None) -> int:
     assert worker is not None
     return len(worker.slots.buffer) + len(worker.slots.running)

@@ -111,7 +111,7 @@ def test_a_named_file_takes_the_place_of_the_found_one(terminal: Terminal) -> No
     terminal.write("durio.toml", "[worker]\nconcurrency = 2\nprefetch = 7\n")
     terminal.write("other.toml", "[worker]\nconcurrency = 3\n")
     worker = App(settings="other.toml").settings.worker
-    assert (worker.concurrency, worker.prefetch) == (3, 256)
+    assert (worker.concurrency, worker.prefetch) == (3, 1024)
 
 
 def test_settings_in_code_read_no_file(terminal: Terminal) -> None:
