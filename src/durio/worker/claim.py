@@ -232,6 +232,11 @@ class ClaimLoop:
         if self.slots.awaits_mark and self._outcomes.has_sent_mark:
             self.slots.apply_mark_answer({refused.id for refused in answer.rejected})
         self._outcomes.apply_answer(answer)
+        if self.slots.reports_started:
+            self._outcomes.report()  # the end of an attempt comes before the next start
+        else:
+            # Log lines take as long as the jobs: write them while the next exchange runs.
+            self._loop.call_soon(self._outcomes.report)
         if claims:
             self.slots.add(self._lanes.mixed(claims))
         if self._paused_meanwhile:
@@ -294,7 +299,8 @@ class ClaimLoop:
         if answer.more and slots.want:
             self._is_woken = True
         if self._is_due():
-            await asyncio.sleep(0)  # noqa: TID251 - lets jobs run; no time passes
+            if len(self._outcomes) < FLUSH_OUTCOMES:
+                await asyncio.sleep(0)  # noqa: TID251 - lets jobs run; no time passes
             return
         self._go.clear()
         if len(self._outcomes):

@@ -47,6 +47,7 @@ class OutcomeBuffer:
         self._unsent: list[UnsentOutcome] = []
         self._progress: dict[bytes, UnsentOutcome] = {}
         self.sent: list[UnsentOutcome] = []
+        self._accepted: list[UnsentOutcome] = []  # not reported yet
 
     def __len__(self) -> int:
         return len(self._unsent)
@@ -116,23 +117,30 @@ class OutcomeBuffer:
         return dropped
 
     def apply_answer(self, answer: Exchanged) -> None:
-        """Report what the store accepted, and what it refused."""
+        """Keep what the store accepted for `report`; report what it refused."""
         sent, self.sent = self.sent, []
         if answer.rejected or answer.cancelled:
             sent = self._without_refused(sent, answer)
-        # Checked each time, because a listener may have been added.
-        if not self._has_hooks and not self._emit.wants(JOB_DONE):
-            events = [ended.event for ended in sent if ended.event is not None]
-        else:
-            events = [
-                ended.event or done_event(ended.attempt)
-                for ended in sent
-                if ended.event is not None or ended.outcome.kind == OutcomeKind.DONE
-            ]
-        if events:
+        self._accepted += sent
+
+    def report(self) -> None:
+        """Report what the store has accepted since the last call."""
+        if events := self.take_events():
             self._emit.jobs(events)
             if self._has_hooks:
                 self._notify_hooks(events)
+
+    def take_events(self) -> list[JobEvent]:
+        """Return the events of what the store has accepted, for the caller to report."""
+        accepted, self._accepted = self._accepted, []
+        # Checked each time, because a listener may have been added.
+        if not self._has_hooks and not self._emit.wants(JOB_DONE):
+            return [ended.event for ended in accepted if ended.event is not None]
+        return [
+            ended.event or done_event(ended.attempt)
+            for ended in accepted
+            if ended.event is not None or ended.outcome.kind == OutcomeKind.DONE
+        ]
 
     def _without_refused(
         self, sent: list[UnsentOutcome], answer: Exchanged

@@ -71,7 +71,7 @@ class Slots:
         self._versions = versions
         self._quotas = quotas  # None: no queue has slots or prefetch of its own
         self._has_before = has_before
-        self._reports_started = False  # see `add`
+        self.reports_started = False  # whether anyone listens to starts; see `add`
         self._loop = asyncio.get_running_loop()
         self.concurrency = settings.concurrency
         self._prefetch = settings.prefetch
@@ -133,7 +133,7 @@ class Slots:
     def add(self, claims: Iterable[Claim]) -> None:
         """Start or queue claims from an exchange; a resync may repeat known claims."""
         # Checked once per exchange, because a listener may have been added.
-        self._reports_started = self._has_before or self._emit.wants(JOB_STARTED)
+        self.reports_started = self._has_before or self._emit.wants(JOB_STARTED)
         held = {claim.id for claim in self.buffer} | {
             c.id for _, c in self._to_run_alone
         }
@@ -194,7 +194,7 @@ class Slots:
             return
         self.deadlines.watch(attempt)
         self._first_steps.start(attempt)
-        if self._reports_started:
+        if self.reports_started:
             self._report_started(attempt)
 
     # --- attempts in child processes
@@ -202,7 +202,7 @@ class Slots:
     def begun(self, attempt: Attempt, *, is_first: bool) -> None:
         """Start the attempt's time limits: a child process has started it."""
         self.deadlines.watch(attempt)
-        if self._reports_started and is_first:
+        if self.reports_started and is_first:
             self._report_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:

@@ -231,8 +231,8 @@ class Watchdog:
         for other in others:
             other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
         ends += [self._stopped(other) for other in others]
-        # Unsent outcomes wait for a loop that may never run again.
-        ended = self._outcomes.drop()
+        # Unsent outcomes and accepted ones wait for a loop that may never run again.
+        events, ended = self._outcomes.take_events(), self._outcomes.drop()
         ends += [
             (e.outcome, e.accepted_event)
             for e in ended
@@ -253,7 +253,8 @@ class Watchdog:
             refused = {
                 answer.id for answer in answers.rejected if not answer.already_stored
             }
-            await self._notify([e for o, e in ends if e and o.id not in refused])
+            events += [e for o, e in ends if e and o.id not in refused]
+        await self._notify(events)
 
     async def _notify(self, events: Sequence[JobEvent]) -> None:
         """Log the events and run their hooks in another thread: their loop is blocked."""

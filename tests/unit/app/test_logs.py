@@ -87,6 +87,25 @@ async def test_every_record_of_a_task_carries_its_job_for_people(
     assert "duration_ms=" in next(line for line in lines if "job.done" in line)
 
 
+@virtual(name="shop")
+async def test_the_end_of_an_attempt_comes_before_the_next_start(
+    app: App, root: logging.Logger
+):
+    """One reply of the store accepts the retry and has the next claim of the job."""
+    stream = written(root, "text", "DEBUG")
+
+    @app.task(name="flaky", retry=Retry(2, base=0))
+    async def flaky(ctx: Context) -> None:
+        if ctx.attempt < 3:
+            raise OSError("not yet")
+
+    await flaky.enqueue()
+    await drained(app)
+    names = [word for line in stream.getvalue().splitlines() for word in line.split()]
+    attempts = ["job.started", "job.retried"] * 2 + ["job.started", "job.done"]
+    assert [name for name in names if name in attempts] == attempts
+
+
 @pytest.mark.proves("M23")
 @real(name="shop")
 async def test_the_same_from_a_thread(app: App, root: logging.Logger):
