@@ -193,4 +193,40 @@ PLANTED = (
         ),
         (Seeds(),),
     ),
+    Mutant(
+        "accepted_ends_lost_in_a_block",
+        "Ends that wait for a blocked event loop are not logged, and their hooks not run.",
+        (
+            Patch(
+                "worker/watchdog.py",
+                "        events, ended = self._outcomes.take_events(), self._outcomes.drop()\n",
+                "        events: list[JobEvent] = []\n        ended = self._outcomes.drop()\n",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_blocked.py"),),
+    ),
+    Mutant(
+        "next_start_reported_before_the_end",
+        "The start of an attempt is reported before the end of the attempt before it.",
+        (
+            Patch(
+                "worker/claim.py",
+                "        if self.slots.reports_started:\n",
+                "        if False:\n",
+            ),
+        ),
+        (Tests("tests/unit/app/test_logs.py"),),
+    ),
+    Mutant(
+        "threads_stay_busy",
+        "The interpreter is not told that the last task in a thread has ended.",
+        (
+            Patch(
+                "host/executors.py",
+                "                self.idle.append(inbox)\n            self.report_busy()\n",
+                "                self.idle.append(inbox)\n",
+            ),
+        ),
+        (Tests("tests/unit/host/test_executors.py"),),
+    ),
 )

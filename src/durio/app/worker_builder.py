@@ -1,6 +1,6 @@
 """Build a worker for an App from its parts: clock, threads, child processes, loops."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +55,7 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     child_pool: ChildPool | None = None,
     send_message: SendProcessMessage | None = None,
     process: ProcessName | None = None,
+    on_busy_threads: Callable[[bool], None] | None = None,
 ) -> Worker:
     """Return a worker that serves these queues of the App, or all of them.
 
@@ -83,7 +84,8 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
         store=store,
         clock=app.clock,
         emit=app.emit,
-        executor=executor or ThreadExecutor(settings.worker.concurrency),
+        executor=executor
+        or ThreadExecutor(settings.worker.concurrency, on_busy_threads),
         side_loop=side_loop or ThreadSideLoop(),
         machine=machine or WorkerMachine(),
         child_pool=child_pool or make_child_pool(app, settings, config.name),

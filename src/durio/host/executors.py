@@ -66,11 +66,15 @@ class ThreadExecutor:
     """Up to `threads_max` daemon threads, started on demand; last idle, first used.
 
     Further calls wait for a thread. A worker never has more calls than slots; `waiting_max`
-    limits other users.
+    limits other users. `on_busy` is called when the first call begins and the last one ends.
     """
 
-    def __init__(self, threads_max: int) -> None:
+    def __init__(
+        self, threads_max: int, on_busy: Callable[[bool], None] | None = None
+    ) -> None:
         self.threads_max = threads_max
+        self.on_busy = on_busy
+        self.is_busy = False
         self.waiting_max = 10_000
         self.lock = threading.Lock()
         self.idle: list[SimpleQueue[ThreadCall | None]] = []
@@ -89,6 +93,7 @@ class ThreadExecutor:
         call = ThreadCall(self, mailbox, function)
         with self.lock:
             self.admit(call)
+            self.report_busy()
         return call
 
     def close(self) -> None:
@@ -123,6 +128,12 @@ class ThreadExecutor:
                 cure="Raise the machine's limit on threads, or lower the concurrency.",
             )
         self.waiting.append(call)
+
+    def report_busy(self) -> None:
+        is_busy = self.counted + self.abandoned > len(self.idle)
+        if self.on_busy is not None and is_busy is not self.is_busy:
+            self.is_busy = is_busy
+            self.on_busy(is_busy)
 
     def start_thread(self, call: "ThreadCall") -> bool:
         """Start a thread with this call; return False if there can be no more threads."""
@@ -184,6 +195,7 @@ class ThreadExecutor:
                 inbox.put(None)
             else:
                 self.idle.append(inbox)
+            self.report_busy()
 
 
 def serve(executor: ThreadExecutor, inbox: "SimpleQueue[ThreadCall | None]") -> None:

@@ -132,6 +132,31 @@ def test_idle_threads_are_used_again_last_first():
     run(main)
 
 
+def test_reports_the_first_begin_and_the_last_end():
+    async def main(executor: ThreadExecutor) -> None:
+        told: list[bool] = []
+        executor.on_busy = told.append
+        gates = [Gate(), Gate()]
+        calls = [executor.start(gate) for gate in gates]
+        for gate, call in zip(gates, calls, strict=True):
+            await gate.wait_entered()
+            assert told == [True]
+            gate.opened.set()
+            await call.future
+        assert told == [True, False]
+        hung = Gate()
+        abandoned = executor.start(hung)
+        await hung.wait_entered()
+        abandoned.abandon()
+        await executor.start(threading.get_ident).future
+        assert told == [True, False, True], "abandoned code still runs"
+        hung.opened.set()
+        await abandoned.future
+        assert told == [True, False, True, False]
+
+    run(main)
+
+
 def test_calls_beyond_the_threads_wait_in_line():
     async def main(executor: ThreadExecutor) -> list[Any]:
         gate = Gate()
