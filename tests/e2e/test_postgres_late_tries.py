@@ -79,7 +79,17 @@ async def block(
         await hand.execute(BLOCK_JOB, [job.id.hex()])
 
 
-CASES = {"plain": plain, "ready": ready, "planned": planned, "keyed": keyed}
+def one(_count: int) -> list[NewJob]:
+    return plain(1)
+
+
+CASES = {
+    "one": one,
+    "plain": plain,
+    "ready": ready,
+    "planned": planned,
+    "keyed": keyed,
+}
 
 
 @pytest.mark.parametrize("kind", [*CASES, "bounded"])

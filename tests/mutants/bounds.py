@@ -1,6 +1,6 @@
 """Bugs about bounded queues."""
 
-from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds, Tests
 
 BOUNDS = "stores/sqlite/bounds.py"
 
@@ -45,5 +45,29 @@ PLANTED = (
             ),
         ),
         (Promises("bounds.a_call_enters_whole_or_not_at_all"),),
+    ),
+    Mutant(
+        "one_job_enters_a_full_queue",
+        "On PostgreSQL one job enters a queue that another process has bounded.",
+        (
+            Patch(
+                "stores/postgres/sql/enqueue.sql",
+                "    where q.name = :lane::text\n",
+                "    where q.name = :lane::text and false\n",
+            ),
+        ),
+        (Tests("tests/unit/stores/test_postgres_enqueue.py"),),
+    ),
+    Mutant(
+        "one_job_stored_after_its_repeat",
+        "On PostgreSQL a late first try stores a job whose repeat has already run.",
+        (
+            Patch(
+                "stores/postgres/sql/enqueue.sql",
+                "not {schema}.check_first(array[:id::uuid])",
+                "false",
+            ),
+        ),
+        (Tests("tests/e2e/test_postgres_late_tries.py"),),
     ),
 )

@@ -156,6 +156,24 @@ def test_a_failure_after_some_calls_are_stored_is_told_as_unknown(
     run_on_two_stores(grounds, story)
 
 
+# --- bounds
+
+
+def test_one_job_enters_no_queue_that_another_process_has_bounded(
+    grounds: ScratchSchema,
+) -> None:
+    """This process knows the queue, and does not know the bound yet."""
+
+    async def story(store: PostgresStore, other: PostgresStore) -> None:
+        assert (await store.enqueue([new_job()]))[0].created
+        await other.declare({LANE: 1})
+        (answer,) = await store.enqueue([new_job()])
+        assert answer.full is not None
+        assert await waiting(other) == 1
+
+    run_on_two_stores(grounds, story)
+
+
 # --- repeats
 
 

@@ -22,6 +22,7 @@ from durio.stores.postgres.transaction import NO_WORKER
 PLAIN = statement("enqueue_plain")
 PLAIN_READY = statement("enqueue_ready")
 PLAIN_SAME = statement("enqueue_same")
+PLAIN_ONE = statement("enqueue_one")
 BOUNDED = statement("enqueue_bounded")
 KEYED = statement("enqueue_keyed")
 
@@ -50,6 +51,8 @@ async def enqueue_fast(
     lock_wait: LockWait = LockWait.LONG,
 ) -> list[Enqueued | None] | None:
     """Return one result per job, None for a job left out; None if nothing was written."""
+    if len(jobs) == 1 and is_simple(context, jobs[0]):
+        return await enqueue_one(context, jobs[0], lock_wait)
     columns = JobColumns._make(map(list, zip(*jobs, strict=True)))
     if len(set(columns.ids)) < len(jobs):
         return None  # the same job is given twice
@@ -61,6 +64,31 @@ async def enqueue_fast(
     if not keyed_jobs_are_single_calls(jobs, calls):
         return None
     return await enqueue_keyed(context, jobs, columns, lock_wait)
+
+
+def is_simple(context: PostgresContext, job: NewJob) -> bool:
+    """Whether the job has no key, is due now, and enters a known queue without a guard."""
+    lane = job.lane
+    return (
+        job.key is None
+        and job.run_at is None
+        and not job.delay_seconds
+        and lane in context.known_lanes
+        and lane not in context.guarded_lanes
+    )
+
+
+async def enqueue_one(
+    context: PostgresContext, job: NewJob, lock_wait: LockWait
+) -> list[Enqueued | None] | None:
+    """Enqueue the job of the most frequent call."""
+    fields = (job.id, job.lane, job.rank, job.task, job.payload, job.opts)
+    values = (*fields, context.connections.now)
+    if (await write(context, lock_wait, PLAIN_ONE, values))[0]:
+        return None
+    lower_watermarks(context, (job,))
+    context.wakeups.wake({job.lane: NO_WORKER}, ())
+    return [Enqueued(job.id, True, READY)]
 
 
 def keyed_jobs_are_single_calls(jobs: Sequence[NewJob], calls: Sequence[int]) -> bool:
@@ -208,17 +236,25 @@ async def send(
     lanes = {job.lane for job in jobs}
     new_lanes = sorted(lanes - context.known_lanes)
     values = (*columns, list(lanes), new_lanes, context.connections.now, *last)
+    row = await write(context, lock_wait, sql, values)
+    if row[0]:
+        return row
+    context.known_lanes.update(new_lanes)
+    lower_watermarks(context, jobs)
+    context.wakeups.wake(dict.fromkeys(lanes, NO_WORKER), ())
+    return row
+
+
+async def write(
+    context: PostgresContext, lock_wait: LockWait, sql: str, values: Sequence[object]
+) -> Row:
+    """Run the statement; row[0] is true if nothing was written."""
     try:
         (row,) = await context.connections.write_one(sql, *values, lock_wait=lock_wait)
     except StoreError as error:
         if is_duplicate_id(error):
             return NOTHING_WRITTEN  # the id is already stored; all was rolled back
         raise
-    if row[0]:
-        return row
-    context.known_lanes.update(new_lanes)
-    lower_watermarks(context, jobs)
-    context.wakeups.wake(dict.fromkeys(lanes, NO_WORKER), ())
     return row
 
 

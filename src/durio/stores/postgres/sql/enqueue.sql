@@ -1,6 +1,6 @@
 -- Storing new jobs.
 --
--- The five `enqueue_*` statements do a whole call in one round trip (enqueue_fast.py). They
+-- The six `enqueue_*` statements do a whole call in one round trip (enqueue_fast.py). They
 -- write all jobs of the call or nothing. The others are the steps of a longer transaction
 -- (enqueue.py), for calls that find held keys, full queues or ids that are already stored.
 --
@@ -143,6 +143,32 @@ new_ready as (
 select case when (select count(*) from new_jobs) > 0 then not {schema}.check_first(:ids::uuid[])
   else decision.halts end
 from decision
+
+-- name: enqueue_one(id, lane, rank, task, payload, opts, now)
+-- only here: see `enqueue_plain`.
+-- `enqueue_same` for one job in a queue that this process knows, without arrays. A repeat that
+-- was stored first is found by `check_first`.
+with go as materialized (
+  select 1
+  where not exists (
+    select 1 from {schema}.queue q
+    where q.name = :lane::text
+      and (q.maxsize is not null or q.hand_maxsize is not null or q.is_over > 0 or q.closed)
+  )
+),
+new_job as (
+  insert into {schema}.job (id, lane, rank, task, payload, opts, created_at)
+  select :id::uuid, :lane::text, :rank::int2, :task::text, :payload::bytea, :opts::bytea,
+    coalesce(:now::float8, extract(epoch from clock_timestamp())::float8)
+  from go
+  returning 1
+),
+new_ready as (
+  insert into {schema}.ready (lane, rank, id)
+  select :lane::text, :rank::int2, :id::uuid from go
+)
+select case when exists (select 1 from new_job) then not {schema}.check_first(array[:id::uuid])
+  else true end
 
 -- name: enqueue_keyed(ids, lanes, ranks, tasks, payloads, run_ats, delays, keys, key_modes, digests, window_seconds, queues, unknown_queues, now, opts, lock_timeout)
 -- only here: see `enqueue_plain`.
