@@ -229,4 +229,16 @@ PLANTED = (
         ),
         (Tests("tests/unit/host/test_executors.py"),),
     ),
+    Mutant(
+        "claims_ahead_whatever_jobs_take",
+        "A worker claims as many jobs ahead as it may, not as many as it will run soon.",
+        (
+            Patch(
+                "worker/slots.py",
+                "            self.target = int(min(self._prefetch, ahead, room))\n",
+                "            self.target = int(min(self._prefetch, room, max(ahead, 1024)))\n",
+            ),
+        ),
+        (Tests("tests/unit/app/test_queues.py"),),
+    ),
 )

@@ -123,7 +123,7 @@ async def drained(app: App, **options: Any) -> Worker:
 
 
 @pytest.mark.proves("M50")
-@pytest.mark.parametrize("prefetch", [0, 256])
+@pytest.mark.parametrize("prefetch", [0, 1024])
 @pytest.mark.parametrize("concurrency", [1, 10])
 @virtual(settings=ROOMY)
 async def test_full_queues_are_served_by_weight(
@@ -443,6 +443,58 @@ async def test_prefetch_works_beside_idle_queues(app: App) -> None:
     await told.work({"high": 400}, queues=["high=4", "default"], prefetches=["high=6"])
     assert 4 < told.ahead["high"] <= 6
     assert told.most["high"] == 4
+
+
+@virtual(settings=ROOMY)
+async def test_jobs_that_wait_in_the_worker_start_in_order(app: App) -> None:
+    started: list[int] = []
+
+    @app.task(name="note")
+    async def note(number: int) -> None:
+        started.append(number)
+
+    await note.enqueue_many([(number,) for number in range(5000)])
+    told = StartRecorder(app)
+    await slow_store(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        told.watch(worker)
+        while len(started) < 5000:
+            await app.clock.sleep(0.01)
+    assert started == list(range(5000))
+    assert told.ahead["default"] > 900, "they did wait there"
+
+
+@virtual(settings=ROOMY)
+async def test_jobs_ahead_delay_a_higher_priority_by_two_round_trips(app: App) -> None:
+    """The bound of 1,024 is not what a worker takes: 100 of these run in that time."""
+    round_trip = 0.005
+    told = StartRecorder(app, seconds=0.001, stop_after=1000)
+    await told.enqueue({"default": 5000})
+    await slow_store(app, round_trip)
+    async with working(app) as worker:
+        await worker.started.wait()
+        told.watch(worker)
+        await told.enough.wait()
+        began = app.clock.monotonic()
+        await told.tell.options(priority=9).enqueue("urgent")
+        while "urgent" not in told.queues:
+            await app.clock.sleep(0.0005)
+        waited = app.clock.monotonic() - began
+    assert 50 <= told.ahead["default"] <= 150
+    # One exchange is under way, the next one claims it, and what waited before goes first.
+    assert waited <= 2 * round_trip + 2 * round_trip + 0.002
+
+
+@virtual(settings=ROOMY)
+async def test_two_workers_share_a_queue_of_short_jobs(app: App) -> None:
+    told = StartRecorder(app, seconds=0.001, stop_after=4000)
+    await told.enqueue({"default": 6000})
+    await slow_store(app)
+    async with working(app) as one, working(app) as two:
+        await told.enough.wait()
+        ended = [one.slots.ended, two.slots.ended]
+    assert min(ended) > 0.4 * sum(ended)
 
 
 @virtual(settings=ROOMY)
