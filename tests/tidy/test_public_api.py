@@ -36,10 +36,19 @@ SPOKEN = {"__init__", "__call__", "__await__", "__or__", "__iter__", "__getitem_
 SPOKEN |= {"__enter__", "__exit__", "__aenter__", "__aexit__"}
 
 
+def statements(module: str) -> Iterator[ast.stmt]:
+    """The statements of a file as a type checker reads them."""
+    for node in tree_of(module).body:
+        if isinstance(node, ast.If) and dotted(node.test) == "typing.TYPE_CHECKING":
+            yield from node.body
+        else:
+            yield node
+
+
 def exports(module: str) -> list[str]:
     """The public names of a file, in the order in which it lists them."""
     names: list[str] = []
-    for node in tree_of(module).body:
+    for node in statements(module):
         if isinstance(node, ast.ImportFrom):
             names += [alias.asname or alias.name for alias in node.names]
         else:
@@ -59,10 +68,10 @@ def defined(node: ast.stmt) -> list[str]:
 
 def find(module: str, name: str) -> tuple[str, list[ast.stmt]]:
     """Where a name is defined, followed through every re-export."""
-    here = [node for node in tree_of(module).body if name in defined(node)]
+    here = [node for node in statements(module) if name in defined(node)]
     if here:
         return module, here
-    for node in tree_of(module).body:
+    for node in statements(module):
         if isinstance(node, ast.ImportFrom) and (source := file_of(node.module or "")):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
@@ -208,10 +217,12 @@ def test_names_and_signatures_are_the_agreed_ones() -> None:
 @pytest.mark.parametrize("public", PUBLIC)
 def test_nothing_else_can_be_seen(public: str) -> None:
     """What the source lists is what an importer finds: no helper is exposed."""
+    module = importlib.import_module(public)
     seen = {
         name
-        for name, value in vars(importlib.import_module(public)).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+        for name in dir(module)
+        if not name.startswith("_")
+        and not isinstance(getattr(module, name), types.ModuleType)
     }
     assert seen == set(exports(PUBLIC[public]))
 

@@ -1,6 +1,7 @@
 """The structure of the package: contents of each room, cost of imports, reading path."""
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -9,22 +10,43 @@ from pathlib import Path
 
 import pytest
 
+import durio
 from tests.tidy.house import MODULES, ROOT, SRC, imported_names, tree_of
 
-# What `import durio` must not load: drivers, web frameworks, the terminal, a worker's
-# machine, and slow modules of the standard library.
+# What `from durio import App` must not load: drivers, web frameworks, the terminal, a
+# worker's machine, and slow modules of the standard library.
 HEAVY = {"apsw", "sqlite3", "asyncpg", "psycopg", "redis", "sqlalchemy", "pydantic"}
 HEAVY |= {"aio_pika", "confluent_kafka", "nats"}
 HEAVY |= {"django", "fastapi", "flask", "starlette", "uvicorn", "click", "rich"}
 HEAVY |= {"opentelemetry", "prometheus_client", "sentry_sdk", "textual", "pytest"}
-HEAVY |= {"pathlib", "urllib", "zoneinfo"}
+HEAVY |= {"multiprocessing", "pathlib", "urllib", "zoneinfo"}
+HEAVY |= {"durio.app.worker_builder", "durio.host.executors", "durio.worker.worker"}
+# Its parts of Durio.
+APP_ROOMS = {"app", "client", "host", "model", "ports", "telemetry", "worker"}
+
+# What `import durio` and `durio --help` must not load either: only an App needs them.
+FOR_AN_APP = {"asyncio", "concurrent", "dataclasses", "logging", "msgspec", "socket"}
+FOR_AN_APP |= {"ssl", "subprocess"}
+HELP = "sys.argv[1:] = ['--help']; from durio.cli.main import main; main()"
+
+# Prints each module that is imported, and the modules that import it.
+WATCH = """
+import sys
+
+class Watch:
+    def find_spec(name, path=None, target=None):
+        frame, importers = sys._getframe(), [name]
+        while frame := frame.f_back:
+            if frame.f_code.co_name == "<module>":
+                importers.append(frame.f_globals["__name__"])
+        print(*importers, sep=" <- ", file=sys.stderr)
+
+sys.meta_path.insert(0, Watch)
+"""
 
 # Ports that are not a store's capability.
 NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "fleet", "handler"}
 NOT_A_CAPABILITY |= {"move", "store"}
-
-# Files of cli/ that every command shares.
-NOT_A_COMMAND = {"__init__", "main", "output"}
 
 # The head of a statement in a store's SQL; a part has another head and no name.
 NAME_LINE = re.compile(r"^-- name: (\w+).*$", re.MULTILINE)
@@ -40,16 +62,31 @@ every_reading_path = pytest.mark.parametrize("name", READING_PATHS)
 
 
 def test_package_files_only_export() -> None:
-    for module in (m for m in MODULES if m.endswith("__init__.py")):
+    for module in (m for m in MODULES if m.endswith("/__init__.py")):
         for node in tree_of(module).body:
             imported = isinstance(node, ast.Import | ast.ImportFrom)
-            listed = isinstance(node, ast.Assign | ast.AnnAssign) and not any(
-                isinstance(part, ast.Call) for part in ast.walk(node)
-            )
             docstring = isinstance(node, ast.Expr) and isinstance(
                 node.value, ast.Constant
             )
-            assert imported or listed or docstring, f"{module}: no logic here"
+            assert imported or docstring, f"{module}: no logic here"
+
+
+def test_public_names_load_on_first_use() -> None:
+    """Type checkers and the interpreter find the same names in the same modules."""
+    typed = {
+        name: source.rpartition(".")[0]
+        for name, source in imported_names(tree_of("__init__.py")).items()
+        if source.startswith("durio.") and not name.startswith("_")
+    }
+    assert typed == durio._MODULE_OF
+    assert set(durio.__all__) == typed.keys() <= set(dir(durio))
+    for name, module in typed.items():
+        assert getattr(durio, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(
+        AttributeError, match="'durio' has no attribute 'Jobb'"
+    ) as raised:
+        _ = durio.Jobb
+    assert (raised.value.name, raised.value.obj) == ("Jobb", durio)
 
 
 def test_every_folder_of_code_is_a_package() -> None:
@@ -65,28 +102,39 @@ def test_the_package_does_not_import_its_tests() -> None:
 
 
 def test_import_is_light() -> None:
-    """`import durio` loads no driver, web framework, terminal library or worker."""
-    before = modules_after("asyncio, msgspec")
-    for module in ("durio", "durio.errors", "durio.keys", "durio.queues"):
-        after = modules_after(module) - before
-        loaded = HEAVY & {name.split(".")[0] for name in after}
-        loaded |= {name for name in after if name.startswith("durio.stores.")}
-        assert not loaded, f"import {module} loads {sorted(loaded)}"
+    """`import durio` loads nothing that only an App needs, and no part of an App."""
+    refuse(imports_of("import durio"), HEAVY | FOR_AN_APP, allowed={"model"})
 
 
-def test_help_loads_no_command() -> None:
-    """`durio --help` reads a table: the command modules that it names stay unloaded."""
-    commands = {f"durio.cli.{p.stem}" for p in (SRC / "cli").glob("*.py")}
-    commands -= {f"durio.cli.{name}" for name in NOT_A_COMMAND}
-    loaded = commands & modules_after("durio.cli.main")
-    assert not loaded, f"durio.cli.main loads {sorted(loaded)}"
+def test_help_is_light() -> None:
+    """`durio --help` reads a table: it loads no App and none of the commands."""
+    imports = imports_of(HELP)
+    refuse(imports, (HEAVY | FOR_AN_APP) - {"click"}, allowed={"cli", "model"})
+    commands = [name for name in imports if name.startswith("durio.cli.")]
+    assert commands == ["durio.cli.main"], f"--help loads {commands}"
 
 
-def modules_after(module: str) -> set[str]:
-    """Every module that a new interpreter has loaded after importing this one."""
-    asked = f"import sys, {module}; print(*sys.modules)"
+@pytest.mark.parametrize("name", ["App", "errors", "keys", "queues"])
+def test_a_declaration_is_light(name: str) -> None:
+    """A module that declares tasks loads no store, terminal library or worker."""
+    refuse(imports_of(f"from durio import {name}"), HEAVY, allowed=APP_ROOMS | {name})
+
+
+def refuse(imports: dict[str, str], heavy: set[str], allowed: set[str]) -> None:
+    """Fail if a heavy module was loaded, or a part of Durio outside these rooms."""
+    found = [
+        line
+        for name, line in imports.items()
+        if heavy & {name, name.partition(".")[0]}
+        or (name.startswith("durio.") and name.split(".")[1] not in allowed)
+    ]
+    assert not found, "\n".join(["loaded too early:", *found])
+
+
+def imports_of(program: str) -> dict[str, str]:
+    """What a new interpreter imports for a program; for each module, who imports it."""
     answer = subprocess.run(
-        [sys.executable, "-c", asked],
+        [sys.executable, "-c", WATCH + program],
         env={**os.environ, "PYTHONPATH": str(SRC.parent)},
         capture_output=True,
         text=True,
@@ -94,7 +142,9 @@ def modules_after(module: str) -> set[str]:
         timeout=60,
     )
     assert answer.returncode == 0, answer.stderr
-    return set(answer.stdout.split())
+    imports = {line.split()[0]: line for line in answer.stderr.splitlines()}
+    assert "durio" in imports, answer.stderr
+    return imports
 
 
 def test_every_capability_has_three_faces() -> None:

@@ -33,6 +33,7 @@ from good import (
 )
 
 from durio import App, Context, Job, Retry, Signature, State
+from durio import Jobs  # E no such name
 
 
 async def bad_calls(ctx: Context[Deps]) -> None:

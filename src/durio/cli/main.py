@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import click
-import msgspec
 from click.shell_completion import CompletionItem
 
 from durio.model.errors import (
@@ -275,9 +274,9 @@ def report_error(error: BaseException, *, as_json: bool) -> int:
         error, as_json = OutputFailed(error), False
     fields = error_fields(error)
     if as_json:
-        click.echo(
-            msgspec.json.encode({"error": {**fields, **backpressure_fields(error)}})
-        )
+        from msgspec import json  # `--help` loads no serializer
+
+        click.echo(json.encode({"error": {**fields, **backpressure_fields(error)}}))
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
     elif isinstance(error, Declined):
