@@ -6,7 +6,8 @@ Uses only the public API, so that it also runs against an older checkout:
 
 Run it in another directory than a checkout, as `cpu_per_job.py`. Every case has a new store.
 A drain goes from the first line of the first job to the first line of the last one, by the
-clock that all processes of a host share. It fails when a job did not run exactly once.
+clock that all processes of a host share. The first job waits until all processes are ready.
+It fails when a job did not run exactly once.
 
 | case | what |
 |---|---|
@@ -19,6 +20,14 @@ clock that all processes of a host share. It fails when a job did not run exactl
 | hundred | enqueues of 100 callers at once |
 | many | `enqueue_many` |
 | wake-up | from the call of `enqueue` to the first line of the task, in milliseconds |
+
+These run with `--sweep`, or by name with `--only`:
+
+| case | what |
+|---|---|
+| drain 4 | as drain, four processes |
+| drain 1k, drain 16k | jobs of 1 KiB, of 16 KiB |
+| prefetch 64, 256, 1024, 2048 | as drain, with this `worker.prefetch` |
 """
 
 import argparse
@@ -32,6 +41,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +51,8 @@ from durio import App
 FOLDER = Path(__file__).resolve().parent
 PACKAGE = str(Path(durio.__file__).resolve().parent)
 REPORTS = "SPEED_REPORTS"  # the folder that workers write to
+PROCESSES = "SPEED_PROCESSES"  # how many of them
+PREFETCHES = (64, 256, 1024, 2048)
 NAP_SECONDS, NAPS, SLOTS = 0.5, 2000, 500
 PAUSE_SECONDS = 0.02  # between two wake-ups: the worker is idle again
 ONES, CALLERS = 1000, 100
@@ -51,9 +63,22 @@ runs: list[float] = []  # when each job began, or ended, in this process
 
 @asynccontextmanager
 async def report_runs() -> AsyncGenerator[None]:
-    """Left when the worker has drained."""
+    """Entered before the first claim, left when the worker has drained."""
+    if folder := os.environ.get(REPORTS):
+        await wait_for_processes(Path(folder), int(os.environ[PROCESSES]))
     yield
     write_report()
+
+
+async def wait_for_processes(folder: Path, count: int) -> None:
+    """Wait until every process is ready, so that all of them share the jobs."""
+    (folder / f"{os.getpid()}.ready").touch()
+    while processes_ready(folder) < count:  # noqa: ASYNC110 - they are other processes
+        await asyncio.sleep(0.005)
+
+
+def processes_ready(folder: Path) -> int:
+    return len([*folder.glob("*.ready")])
 
 
 def write_report() -> None:
@@ -63,9 +88,8 @@ def write_report() -> None:
 
 def read_reports(folder: Path) -> list[float]:
     """Return the times of all processes, in order."""
-    return sorted(
-        at for path in folder.iterdir() for at in json.loads(path.read_text())
-    )
+    paths = folder.glob("*.json")
+    return sorted(at for path in paths for at in json.loads(path.read_text()))
 
 
 app = App(name="speed", deps=report_runs)
@@ -132,24 +156,37 @@ class Bench:
     # --- drains
 
     async def drain(
-        self, task: Any, size: int, *, processes: int = 1, share: float = 1.0
+        self,
+        task: Any = nothing,
+        size: int = 100,
+        *,
+        processes: int = 1,
+        share: float = 1.0,
+        prefetch: int | None = None,
     ) -> float:
         jobs = int(self.options.jobs * share)
         await self.new_store()
         await task.enqueue_many([("x" * size,)] * jobs)
-        times = await self.work(jobs, "--burst", f"--processes={processes}")
+        environ = {PROCESSES: f"{processes}"}
+        if prefetch is not None:
+            environ["DURIO_WORKER__PREFETCH"] = f"{prefetch}"
+        flags = ["--burst", f"--processes={processes}"]
+        times = await self.work(jobs, flags, environ)
         return (jobs - 1) / (times[-1] - times[0])
 
     async def naps(self) -> float:
         await self.new_store()
         await nap.enqueue_many([()] * NAPS)
-        times = await self.work(2 * NAPS, "--burst", f"--concurrency={SLOTS}")
+        flags = ["--burst", f"--concurrency={SLOTS}"]
+        times = await self.work(2 * NAPS, flags, {PROCESSES: "1"})
         return times[-1] - times[0]
 
-    async def work(self, count: int, *flags: str) -> list[float]:
+    async def work(
+        self, count: int, flags: list[str], environ: dict[str, str]
+    ) -> list[float]:
         """Run a worker to its end; return the times of all its jobs."""
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
-            worker = self.start_worker(*flags, reports=reports)
+            worker = self.start_worker(flags, {REPORTS: reports, **environ})
             if await asyncio.to_thread(worker.wait, WAIT_SECONDS) != 0:
                 sys.exit("the worker failed: " + self.log().read_text()[-2000:])
             times = read_reports(Path(reports))
@@ -160,10 +197,11 @@ class Bench:
     def log(self) -> Path:
         return self.folder / "worker.log"
 
-    def start_worker(self, *flags: str, reports: str = "") -> "subprocess.Popen[bytes]":
+    def start_worker(
+        self, flags: list[str], environ: dict[str, str]
+    ) -> "subprocess.Popen[bytes]":
         path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(FOLDER)])
-        environ = {**os.environ, "DURIO_URL": app.url, "PYTHONPATH": path}
-        environ[REPORTS] = reports
+        environ = {**os.environ, **environ, "DURIO_URL": app.url, "PYTHONPATH": path}
         command = [sys.executable, "-m", "durio", "worker", "speed:app", *flags]
         with self.log().open("ab") as log:
             return subprocess.Popen(  # noqa: S603 - our own program
@@ -189,7 +227,7 @@ class Bench:
 
     async def wakeups(self) -> dict[str, float]:
         await self.new_store()
-        worker = self.start_worker()
+        worker = self.start_worker([], {})
         await (await now.enqueue()).result(WAIT_SECONDS)
         called: list[float] = []
         jobs: list[durio.Job[float]] = []
@@ -221,21 +259,30 @@ async def rate(count: int, work: Awaitable[Any]) -> float:
     return count / (time.perf_counter() - began)
 
 
-async def measure(bench: Bench, only: list[str]) -> dict[str, float]:
-    cases: dict[str, Callable[[], Awaitable[float]]] = {
-        "drain": lambda: bench.drain(nothing, 100),
-        "drain 2": lambda: bench.drain(nothing, 100, processes=2),
-        "drain 4k": lambda: bench.drain(nothing, 4096, share=0.5),
-        "drain results": lambda: bench.drain(number, 100),
+Case = Callable[[], Awaitable[float]]
+
+
+async def measure(bench: Bench, options: argparse.Namespace) -> dict[str, float]:
+    cases: dict[str, Case] = {
+        "drain": bench.drain,
+        "drain 2": partial(bench.drain, processes=2),
+        "drain 4k": partial(bench.drain, size=4096, share=0.5),
+        "drain results": partial(bench.drain, number),
         "naps": bench.naps,
         "one": bench.one,
         "hundred": bench.hundred,
         "many": bench.many,
     }
-    found = {
-        name: await case() for name, case in cases.items() if not only or name in only
+    swept: dict[str, Case] = {
+        "drain 4": partial(bench.drain, processes=4),
+        "drain 1k": partial(bench.drain, size=1024),
+        "drain 16k": partial(bench.drain, size=16_384, share=0.25),
     }
-    if not only or "wake-up" in only:
+    swept |= {f"prefetch {n}": partial(bench.drain, prefetch=n) for n in PREFETCHES}
+    names = options.only or [*cases, "wake-up", *(swept if options.sweep else ())]
+    chosen = {name: case for name, case in (cases | swept).items() if name in names}
+    found = {name: await case() for name, case in chosen.items()}
+    if "wake-up" in names:
         found |= await bench.wakeups()
     await bench.remove_store()
     return {name: round(value, 3) for name, value in found.items()}
@@ -243,7 +290,7 @@ async def measure(bench: Bench, only: list[str]) -> dict[str, float]:
 
 async def main(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="durio-speed-", dir=Path.cwd()) as name:
-        figures = await measure(Bench(Path(name), options), options.only)
+        figures = await measure(Bench(Path(name), options), options)
     print(json.dumps({"package": PACKAGE, "figures": figures}))
 
 
@@ -255,4 +302,5 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--wakeups", type=int, default=300)
     parser.add_argument("--only", action="append", default=[], help="a case")
+    parser.add_argument("--sweep", action="store_true", help="the second table too")
     asyncio.run(main(parser.parse_args()))
