@@ -18,6 +18,7 @@ CHAOS_ARGS ?=
 SIM_ARGS ?=
 MUTANTS_ARGS ?=
 SOAK_ARGS ?=
+SPEED_ARGS ?=
 MINUTES ?= 30
 
 # Branch coverage in percent: the model is pure, so all of it; the rest may only rise.
@@ -65,6 +66,10 @@ versions: $(READY) ## Run a fast part on every other Python of this machine that
 .PHONY: bench
 bench: $(READY) ## Measure this machine (BENCH_ARGS="--json")
 	@$(BIN)/durio bench $(BENCH_ARGS)
+
+.PHONY: speed
+speed: $(READY) ## Measure a release for docs/reports, 12 min (SPEED_ARGS="--quick --report /tmp")
+	@$(PY) -m benchmarks.release $(SPEED_ARGS)
 
 .PHONY: mutants
 mutants: $(READY) ## Plant bugs in the engine and see each one caught (MUTANTS_ARGS="--list")
