@@ -1,6 +1,6 @@
 """Bugs about leases: which worker may hold a job, for how long, and who rescues it."""
 
-from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds, Tests
 
 UPKEEP = "stores/sqlite/upkeep.py"
 HEARTBEAT = "worker/heartbeat.py"
@@ -180,5 +180,45 @@ PLANTED = (
             ),
         ),
         (Seeds(),),
+    ),
+    Mutant(
+        "woken_worker_claims_without_a_lease",
+        "On PostgreSQL an idle worker whose lease has expired claims jobs.",
+        (
+            Patch(
+                "stores/postgres/sql/exchange.sql",
+                "      where w.id = :worker::int4 and not w.rescued and w.expires_at > coalesce(\n"
+                "        :lease_now::float8, extract(epoch from clock_timestamp())::float8\n"
+                "      )\n    )\n  order by",
+                "      where w.id = :worker::int4\n"
+                "        and :lease_now::float8 is distinct from -1\n"
+                "    )\n  order by",
+            ),
+        ),
+        (Tests("tests/conformance/test_postgres.py"),),
+    ),
+    Mutant(
+        "woken_worker_claims_from_a_paused_queue",
+        "On PostgreSQL an idle worker claims from a paused queue.",
+        (
+            Patch(
+                "stores/postgres/sql/exchange.sql",
+                "where q.name = :lane::text and q.paused)",
+                "where q.name = :lane::text and q.paused and false)",
+            ),
+        ),
+        (Tests("tests/conformance/test_postgres.py"),),
+    ),
+    Mutant(
+        "woken_worker_keeps_waiting_keys",
+        "On PostgreSQL a claim of an idle worker does not free a key that holds while waiting.",
+        (
+            Patch(
+                "stores/postgres/sql/exchange.sql",
+                "  where u.key = any(array(select ukey from claimed where umode = 0))\n",
+                "  where false and u.key = any(array(select ukey from claimed where umode = 0))\n",
+            ),
+        ),
+        (Tests("tests/unit/stores/test_postgres_idle_claim.py"),),
     ),
 )

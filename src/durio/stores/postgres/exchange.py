@@ -3,7 +3,7 @@
 A worker has one such call in flight at a time.
 
 If all outcomes are done and no job is due, the call is one statement and one round trip
-(`exchange` in exchange.sql). Otherwise it is several statements in one transaction, in this
+(`exchange` in exchange.sql; `claim_idle` when an idle worker is woken). Otherwise it is several statements in one transaction, in this
 order: record the outcomes, promote due jobs in these lanes, claim lane by lane. The *split*
 form always uses several statements, for servers on which the one statement does not work.
 
@@ -13,6 +13,7 @@ A worker whose lease has expired still records outcomes, fenced, but claims noth
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -36,9 +37,10 @@ from durio.stores.postgres.finish import (
 from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.postgres.watermarks import ClaimRanges
+from durio.stores.postgres.watermarks import ONE_LANE_RANGES, ClaimRanges
 
 EXCHANGE = statement("exchange")
+CLAIM_IDLE = statement("claim_idle")
 CLAIM = statement("claim_jobs")
 PROMOTE_LANES = statement("promote_lane")
 READ_HELD_CLAIMS = statement("read_held_claims")
@@ -71,7 +73,8 @@ class ClaimRequest(NamedTuple):
 class ClaimResult(NamedTuple):
     """What a claiming statement returns."""
 
-    has_done: bool  # False: a job is due, and nothing was written
+    # False: a job is due; None: see `claim_idle`. Then nothing was written.
+    has_done: bool | None
     next_due_seconds: float | None
     claim_scan_seconds: float | None  # how long it took to find the claims
     refused: list[int]  # positions of done outcomes, from 1
@@ -134,19 +137,23 @@ async def exchange_fast(
     done = by_fence(outcomes)
     look = context.process.watermarks.next_ranges(asked.lanes)
     began = context.clock.monotonic()
-    rows = await context.connections.write_one(
-        EXCHANGE,
-        *done_columns(done),
-        asked.worker,
-        context.retention.done_seconds,
-        context.connections.now,
-        *asked.columns,
-        context.process.lease_time.now(),
-        *look.columns,
-        due,
-        ages,
-    )
-    answer = parse_claims(rows)
+    answer: ClaimResult | None = None
+    if not done and is_idle_claim(context, asked, look, ages):
+        answer = await claim_idle(context, asked)
+    if answer is None:
+        rows = await context.connections.write_one(
+            EXCHANGE,
+            *done_columns(done),
+            asked.worker,
+            context.retention.done_seconds,
+            context.connections.now,
+            *asked.columns,
+            context.process.lease_time.now(),
+            *look.columns,
+            due,
+            ages,
+        )
+        answer = parse_claims(rows)
     context.process.due_watermarks.record_scan(ages, answer.due_scan_seconds or 0.0)
     if not answer.has_done:
         return None
@@ -160,6 +167,41 @@ async def exchange_fast(
     return exchange_result(
         answer, asked, PostgresRecordedOutcomes(rejected, [], []), []
     )
+
+
+def is_idle_claim(
+    context: PostgresContext,
+    asked: ClaimRequest,
+    look: ClaimRanges,
+    ages: Sequence[float],
+) -> bool:
+    """Whether one lane is scanned as a whole, for ready jobs and for due ones."""
+    return (
+        look is ONE_LANE_RANGES
+        and list(ages) == [inf]
+        and asked.known is None
+        and asked.lanes[0].name not in context.guarded_lanes
+    )
+
+
+async def claim_idle(
+    context: PostgresContext, asked: ClaimRequest
+) -> ClaimResult | None:
+    """Claim from one lane by the short statement; None if the queue has a bound."""
+    (lane,) = asked.lanes
+    rows = await context.connections.write_one(
+        CLAIM_IDLE,
+        asked.worker,
+        lane.name,
+        min(lane.limit, asked.want),
+        context.connections.now,
+        context.process.lease_time.now(),
+    )
+    answer = parse_claims(rows)
+    if answer.has_done is None:
+        context.guarded_lanes.add(lane.name)  # the longer statement is quicker there
+        return None
+    return answer
 
 
 async def exchange_by_statements(

@@ -159,6 +159,80 @@ select * from (
   order by rank, id
 ) as claims
 
+-- name: claim_idle(worker, lane, limit, now, lease_now)
+-- only here: see `exchange`.
+-- `exchange` without outcomes, for one lane from its first job on: what an idle worker needs
+-- when it is woken. The server sets up each part of a statement before it runs any, and
+-- `exchange` has three times as many. The first row says that nothing was done: false if a job
+-- is due, null if the queue has a bound.
+with
+clock as materialized (
+  select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
+),
+due as materialized (
+  select s.run_at from {schema}.sched as s where s.lane = :lane::text order by s.run_at limit 1
+),
+go as materialized (
+  select
+    case when exists (
+      select 1 from {schema}.queue as q
+      where q.name = :lane::text and (q.maxsize is not null or q.hand_maxsize is not null)
+    ) then null else coalesce((select run_at from due) > clock.now, true) end as ok,
+    clock_timestamp() as at
+  from clock
+),
+chosen as materialized (
+  select r.ctid as place from {schema}.ready as r
+  where r.lane = :lane::text and (select ok from go)
+    and not exists (select 1 from {schema}.queue as q where q.name = :lane::text and q.paused)
+    and exists (
+      select 1 from {schema}.worker as w
+      where w.id = :worker::int4 and not w.rescued and w.expires_at > coalesce(
+        :lease_now::float8, extract(epoch from clock_timestamp())::float8
+      )
+    )
+  order by r.rank, r.id
+  limit :limit::int4
+  for update skip locked
+),
+taken as (
+  delete from {schema}.ready as r where r.ctid = any(array(select place from chosen))
+  returning r.id, r.claim_no
+),
+started as (
+  insert into {schema}.run (id, worker, claim_no, started_at)
+  select taken.id, :worker::int4, taken.claim_no + 1, clock.now from taken, clock
+  returning id, claim_no
+),
+claimed as materialized (
+  select b.id, started.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
+    b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
+  from started join {schema}.job as b on b.id = any(array[started.id])
+),
+freed as materialized (
+  select u.ctid as place from {schema}.uniq as u
+  where u.key = any(array(select ukey from claimed where umode = 0))
+    and u.id = any(array(select id from claimed where umode = 0))
+  for update skip locked
+),
+freed_keys as (
+  delete from {schema}.uniq as u where u.ctid = any(array(select place from freed))
+)
+select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
+  null::int4, null::int2, null::int4, null::bytea, null::float8,
+  go.ok, (select due.run_at - clock.now from due, clock), (
+    select extract(epoch from clock_timestamp() - go.at)::float8
+    from (select count(*) as jobs from chosen) as looked where looked.jobs >= 0
+  ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8
+from go
+union all
+select * from (
+  select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
+  from claimed
+  order by rank, id
+) as claims
+
 -- name: claim_jobs(worker, lanes, limits, skips, want, known_tasks, now, lease_now, range_lanes, first_ranks, first_ids, end_ranks, end_ids, due_lanes, due_ages)
 -- only here: SQLite claims lane by lane (`look_ready`, `claim_ready`).
 -- Claims from these lanes. The caller has made due jobs ready before. Parameters as in
