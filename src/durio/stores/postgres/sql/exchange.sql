@@ -1,5 +1,14 @@
 -- The exchange: outcomes in, claims out.
 
+-- part: claims_found
+-- The rows of `exchange` and `claim_idle` after the first one: one for each claim.
+select * from (
+  select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
+  from claimed
+  order by rank, id
+) as claims
+
 -- name: exchange(ids, claim_nos, results, result_seconds, keep_seconds, buckets, keep_counts, worker, done_seconds, now, lanes, limits, skips, want, known_tasks, lease_now, range_lanes, first_ranks, first_ids, end_ranks, end_ids, due_lanes, due_ages)
 -- only here: SQLite goes through its outcomes and lanes one by one, without a round trip.
 -- Done outcomes in, claims out: the only statement, and the only round trip, of a busy
@@ -152,12 +161,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
     where d.n not in (select finished.n from finished)
   ), (select seconds from go)
 union all
-select * from (
-  select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
-  from claimed
-  order by rank, id
-) as claims
+{claims_found}
 
 -- name: claim_idle(worker, lane, limit, now, lease_now)
 -- only here: see `exchange`.
@@ -226,12 +230,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8
 from go
 union all
-select * from (
-  select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
-  from claimed
-  order by rank, id
-) as claims
+{claims_found}
 
 -- name: claim_jobs(worker, lanes, limits, skips, want, known_tasks, now, lease_now, range_lanes, first_ranks, first_ids, end_ranks, end_ids, due_lanes, due_ages)
 -- only here: SQLite claims lane by lane (`look_ready`, `claim_ready`).
