@@ -3,15 +3,43 @@
 Public names are loaded on first use: `import durio` and `durio --help` load no App.
 """
 
-import importlib
-import sys
-import typing
+import importlib as _importlib
+import sys as _sys
+import typing as _typing
 
 from durio.model.version import __version__ as __version__
 
-# Both parts list the same names. Type checkers read the first part. They must not see
+__all__ = (
+    "App",
+    "Cancel",
+    "Context",
+    "DeadLetter",
+    "DurioError",
+    "HookEvent",
+    "Job",
+    "JobCancelled",
+    "JobDead",
+    "JobDetails",
+    "JobError",
+    "JobNotFound",
+    "JobStatus",
+    "Keep",
+    "KeyConflict",
+    "Permanent",
+    "Priority",
+    "Progress",
+    "QueueFull",
+    "Retry",
+    "Settings",
+    "Signature",
+    "Snooze",
+    "SoftTimeLimit",
+    "State",
+)
+
+# Both parts list the names of `__all__`. Type checkers read the first part. They must not see
 # `__getattr__`, or they would accept every name.
-if typing.TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from durio.app.app import App as App
     from durio.client.handle import Job as Job
     from durio.model.errors import Cancel as Cancel
@@ -65,7 +93,6 @@ else:
         "SoftTimeLimit": "durio.ports.executor",
         "State": "durio.model.job",
     }
-    __all__ = list(_MODULE_OF)  # `import *` imports these and none of our modules
 
     def __getattr__(name: str) -> object:
         """Load a public name on first use."""
@@ -73,9 +100,9 @@ else:
             raise AttributeError(
                 f"module {__name__!r} has no attribute {name!r}",
                 name=name,
-                obj=sys.modules[__name__],
+                obj=_sys.modules[__name__],
             )
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        value = getattr(_importlib.import_module(_MODULE_OF[name]), name)
         globals()[name] = value
         return value
 

@@ -241,4 +241,28 @@ PLANTED = (
         ),
         (Tests("tests/unit/app/test_queues.py"),),
     ),
+    Mutant(
+        "aborted_worker_runs_no_hooks",
+        "A worker that is cancelled does not run the hooks of its last outcomes.",
+        (
+            Patch(
+                "worker/worker.py",
+                "        self.outcomes.report()  # after an abort the loop has had no turn to do this\n",
+                "",
+            ),
+        ),
+        (Tests("tests/unit/app/test_around.py"),),
+    ),
+    Mutant(
+        "claim_loop_keeps_the_event_loop",
+        "With a store in memory the claim loop lets no other code run.",
+        (
+            Patch(
+                "worker/claim.py",
+                " < FLUSH_OUTCOMES or not self._has_loop_turned:\n",
+                " < FLUSH_OUTCOMES:\n",
+            ),
+        ),
+        (Tests("tests/unit/app/test_around.py"),),
+    ),
 )

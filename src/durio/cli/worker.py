@@ -37,7 +37,7 @@ from durio.cli.supervise import (
     with_log_flags,
 )
 from durio.host.fleet import SupervisorPipe
-from durio.host.interpreter import tune_interpreter, tune_switching
+from durio.host.interpreter import tune_interpreter
 from durio.host.processes import loop_factory
 from durio.host.side_loop import WorkerMachine
 from durio.host.signals import STOP_SIGNALS, Signals, end_process
@@ -343,10 +343,10 @@ async def run_to_end(
             is_burst=is_burst,
             machine=WorkerMachine(signals),
             send_message=send,
-            on_busy_threads=tune_switching,
+            on_busy_threads=on_busy_threads,
         )
 
-    tune_interpreter()
+    on_busy_threads = tune_interpreter()
     # Signals first, so that none is lost while the store opens.
     async with signals, AsyncExitStack() as stack:
         worker = await watch.wait_for(run_worker(control, begin(stack)))

@@ -66,7 +66,8 @@ class ThreadExecutor:
     """Up to `threads_max` daemon threads, started on demand; last idle, first used.
 
     Further calls wait for a thread. A worker never has more calls than slots; `waiting_max`
-    limits other users. `on_busy` is called when the first call begins and the last one ends.
+    limits other users. `on_busy` is called when the first call begins and the last one ends,
+    with the lock held: it must not use the executor.
     """
 
     def __init__(

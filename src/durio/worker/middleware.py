@@ -120,6 +120,7 @@ class HookRunner:
         self._emit = emit
         self._waiting: deque[tuple[Hook, HookEvent]] = deque()
         self._has_work = asyncio.Event()
+        self._is_ending = False
 
     def notify(self, events: Sequence[JobEvent]) -> None:
         """Queue the hooks of these events; above 10,000 they are dropped and reported."""
@@ -141,8 +142,13 @@ class HookRunner:
             other._waiting.append(self._waiting.popleft())
         return other
 
+    def end(self) -> None:
+        """Let `run` return after the hooks that wait now."""
+        self._is_ending = True
+        self._has_work.set()
+
     async def run(self) -> None:
-        while True:
+        while not self._is_ending:
             await self._has_work.wait()
             self._has_work.clear()
             await self.drain()

@@ -161,10 +161,10 @@ class Worker:
                 for loop in (
                     self.wakeup.run(),
                     self.claims.keep_learning(poll),
-                    self.hooks.run(),
                     *self.loops(self),
                 )
             ]
+            hooks = group.create_task(self.hooks.run())
             claims = group.create_task(self.claims.run())
             stop = group.create_task(self.stop_control.requested.wait())
             await asyncio.wait((claims, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -173,7 +173,16 @@ class Worker:
             stop.cancel()
             for task in beside:
                 task.cancel()
+            await self._end_hooks(hooks)
         await self._leave()
+
+    async def _end_hooks(self, hooks: "asyncio.Task[None]") -> None:
+        """Let running and waiting hooks end, within a time limit."""
+        self.hooks.end()
+        await asyncio.wait((hooks,), timeout=DRAIN_SECONDS)
+        if not hooks.done():
+            self.emit("hook.failed", error="a hook was still running at the end")
+            hooks.cancel()
 
     async def _drain(self, claims: "asyncio.Task[None]") -> None:
         """Let running jobs end, then cancel, then give back: all within the grace."""
@@ -219,6 +228,7 @@ class Worker:
             await self.clock.sleep(DRAIN_LOOK_SECONDS)
 
     async def _leave(self) -> None:
+        self.outcomes.report()  # after an abort the loop has had no turn to do this
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self.hooks.drain()

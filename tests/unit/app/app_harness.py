@@ -98,10 +98,10 @@ async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
             worker.stop()
 
 
-async def drained(app: App) -> None:
+async def drained(app: App, **options: Any) -> None:
     """Let a worker do all there is to do now."""
     worker = await make_worker(
-        app, is_burst=True, side_loop=TaskSideLoop(), machine=FakeMachine()
+        app, is_burst=True, side_loop=TaskSideLoop(), machine=FakeMachine(), **options
     )
     await worker.run()
 

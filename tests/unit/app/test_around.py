@@ -1,14 +1,17 @@
 """What surrounds an attempt: dependencies, middleware, hooks."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from durio import App, Cancel, Context, DeadLetter, Permanent, Retry, State
+from durio.app.worker_builder import make_worker
+from tests.simulation.fake_machine import FakeMachine, TaskSideLoop
 from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 from tests.unit.app.test_ends import Listener
 
@@ -327,3 +330,95 @@ async def test_a_job_cancelled_while_it_runs_is_told_as_cancelled(app: App):
         await job.cancel()
         await finished(job)
     assert kinds(told) == ["before", "cancelled"]
+
+
+@virtual
+async def test_a_hook_that_runs_at_the_stop_ends_first(app: App):
+    told: list[str] = []
+
+    @app.hooks.after
+    async def slow(event: Any) -> None:
+        await app.clock.sleep(1.0)
+        told.append(event.job_id)
+
+    @app.task(name="task")
+    async def task() -> None: ...
+
+    async with working(app):
+        jobs = [await task.enqueue() for _ in range(2)]
+        for job in jobs:
+            await finished(job)
+    assert told == [job.id for job in jobs]
+
+
+@virtual
+async def test_a_hook_that_outlasts_the_stop_is_reported(app: App):
+    listener = Listener(app)
+
+    @app.hooks.after
+    async def hangs(_event: Any) -> None:
+        await app.clock.sleep(1000)
+
+    @app.task(name="task")
+    async def task() -> None: ...
+
+    began = app.clock.monotonic()
+    async with working(app):
+        await finished(await task.enqueue())
+    assert app.clock.monotonic() - began < 30
+    assert "hook.failed" in listener.names()
+
+
+@virtual
+async def test_hooks_of_a_worker_that_is_cancelled_still_run(app: App):
+    told: list[str] = []  # a hook `before` would change when ends are reported
+    app.hooks.after(lambda event: told.append(event.job_id))
+
+    @app.task(name="task")
+    async def task() -> None:
+        with suppress(asyncio.CancelledError):
+            await app.clock.sleep(1000)
+
+    job = await task.enqueue()
+    worker = await make_worker(app, side_loop=TaskSideLoop(), machine=FakeMachine())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(worker.run())
+        await in_state(job, State.RUNNING)
+        running.cancel()
+    assert (await job.status()).state is State.DONE
+    assert told == [job.id]
+
+
+@virtual(settings={"queue": {"embedded_max": 0}})
+async def test_damaged_jobs_in_memory_do_not_keep_the_event_loop(app: App):
+    """Such a store answers without a turn of the loop, and such jobs end without one."""
+    exchanges, most = 0, 0  # since the last turn
+
+    @app.task(name="task")
+    async def task(number: int) -> None: ...
+
+    await task.enqueue_many([(number,) for number in range(3000)])
+    store: Any = await app.store()
+    await store.context.writer.write(
+        lambda tx: tx.db.rows("update job set opts = x'c1'")
+    )
+    exchange = store.exchange
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        nonlocal exchanges, most
+        exchanges += 1
+        most = max(most, exchanges)
+        return await exchange(*args, **options)
+
+    async def turn() -> None:
+        nonlocal exchanges
+        while True:
+            await asyncio.sleep(0)  # noqa: TID251 - a turn of the loop
+            exchanges = 0
+
+    store.exchange = counted
+    async with asyncio.TaskGroup() as group:
+        turning = group.create_task(turn())
+        await drained(app, concurrency=300)
+        turning.cancel()
+    assert 1 <= most <= 2

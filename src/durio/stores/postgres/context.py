@@ -85,6 +85,8 @@ class ProcessState:
     # Lanes with a due job that another transaction has locked: due jobs are not read until
     # this monotonic time.
     held_lanes: dict[str, float] = field(default_factory=dict[str, float])
+    # Lanes with a bound: `claim_idle` is not tried until this monotonic time.
+    bounded_lanes: dict[str, float] = field(default_factory=dict[str, float])
     partitions: PartitionState = field(default_factory=PartitionState)
     vacuum: VacuumState = field(default_factory=VacuumState)
     unused_keys: UnusedKeyScan = field(default_factory=UnusedKeyScan)

@@ -2,10 +2,11 @@
 
 A worker has one such call in flight at a time.
 
-If all outcomes are done and no job is due, the call is one statement and one round trip
-(`exchange` in exchange.sql; `claim_idle` when an idle worker is woken). Otherwise it is several statements in one transaction, in this
-order: record the outcomes, promote due jobs in these lanes, claim lane by lane. The *split*
-form always uses several statements, for servers on which the one statement does not work.
+If all outcomes are done and no job is due, the call is one statement and one round trip:
+`exchange` in exchange.sql, or `claim_idle` when an idle worker is woken. Otherwise it is
+several statements in one transaction, in this order: record the outcomes, promote due jobs
+in these lanes, claim lane by lane. The *split* form always uses several statements, for
+servers on which the one statement does not work.
 
 A worker whose lease has expired still records outcomes, fenced, but claims nothing.
 """
@@ -46,6 +47,7 @@ PROMOTE_LANES = statement("promote_lane")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
+BOUNDED_SECONDS = 60.0  # for which a queue with a bound is remembered
 HELD_SECONDS = 0.2  # until the next scan for a due job that is locked
 # After the fields of a Claim, the first row has columns about the whole call.
 WIDTH = len(Claim._fields)
@@ -138,7 +140,7 @@ async def exchange_fast(
     look = context.process.watermarks.next_ranges(asked.lanes)
     began = context.clock.monotonic()
     answer: ClaimResult | None = None
-    if not done and is_idle_claim(context, asked, look, ages):
+    if not done and is_idle_claim(context, asked, look, due, ages):
         answer = await claim_idle(context, asked)
     if answer is None:
         rows = await context.connections.write_one(
@@ -173,14 +175,18 @@ def is_idle_claim(
     context: PostgresContext,
     asked: ClaimRequest,
     look: ClaimRanges,
+    due: Sequence[str],
     ages: Sequence[float],
 ) -> bool:
     """Whether one lane is scanned as a whole, for ready jobs and for due ones."""
+    if look is not ONE_LANE_RANGES or asked.known is not None:
+        return False
+    (lane,) = asked.lanes
+    bounded_until = context.process.bounded_lanes.get(lane.name, -inf)
     return (
-        look is ONE_LANE_RANGES
+        list(due) == [lane.name]
         and list(ages) == [inf]
-        and asked.known is None
-        and asked.lanes[0].name not in context.guarded_lanes
+        and bounded_until <= context.clock.monotonic()
     )
 
 
@@ -199,7 +205,8 @@ async def claim_idle(
     )
     answer = parse_claims(rows)
     if answer.has_done is None:
-        context.guarded_lanes.add(lane.name)  # the longer statement is quicker there
+        until = context.clock.monotonic() + BOUNDED_SECONDS
+        context.process.bounded_lanes[lane.name] = until
         return None
     return answer
 

@@ -167,8 +167,8 @@ union all
 -- only here: see `exchange`.
 -- `exchange` without outcomes, for one lane from its first job on: what an idle worker needs
 -- when it is woken. The server sets up each part of a statement before it runs any, and
--- `exchange` has three times as many. The first row says that nothing was done: false if a job
--- is due, null if the queue has a bound.
+-- `exchange` has three times as many. The first row says true, or why nothing was done: false if
+-- a job is due, null if the queue has a bound.
 with
 clock as materialized (
   select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
