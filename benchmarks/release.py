@@ -6,9 +6,9 @@
     .venv/bin/python -m benchmarks.release --draw                   # write the page again
 
 Each round runs `speed.py --sweep` on a new SQLite file in the current directory and on a
-durable PostgreSQL server of its own, then `floors.py`, then `peers.py` on the same server. The
-rounds alternate, so that a machine that becomes slower affects all of them. Figures are the
-medians of all rounds. `cpu_per_job.py` runs once per store, best of four passes.
+durable PostgreSQL server of its own, then `floors.py`, then `peers.py` on the same server. All
+of them take turns, so that a machine that becomes slower affects them all. Figures are the
+medians of the rounds. `cpu_per_job.py` runs once per store, and its best pass counts.
 
 It writes three files: `speed.json` has one entry per version, the newest first, and an entry
 of the same version is replaced; `speed.md` and `speed.svg` show the newest entry, and the main
@@ -199,10 +199,17 @@ def parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--rounds", type=int, default=5, help="of each measurement (default 5)")
-    add("--jobs", type=int, default=30_000, help="in a drain (default 30000)")
-    add("--wakeups", type=int, default=300, help="in a round (default 300)")
-    add("--passes", type=int, default=4, help="of CPU time per job (default 4)")
+    add(
+        "--rounds",
+        type=int,
+        default=5,
+        help="how often to repeat everything (default 5)",
+    )
+    add("--jobs", type=int, default=30_000, help="jobs per drain (default 30000)")
+    add("--wakeups", type=int, default=300, help="wake-ups per round (default 300)")
+    add(
+        "--passes", type=int, default=4, help="passes that measure CPU time (default 4)"
+    )
     text = "a Python that has PgQueuer; default: the report says 'not installed'"
     add("--peer-python", type=Path, metavar="PATH", help=text)
     text = "where to write (default docs/reports)"
@@ -217,8 +224,16 @@ def parse() -> argparse.Namespace:
     add("--quick", action="store_true", help=text)
     add("--draw", action="store_true", help="only write speed.md and speed.svg again")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    if options.draw and not (options.report / "speed.json").exists():
+        parser.error(f"--draw: {options.report} has no speed.json")
     if options.quick:
         vars(options).update(QUICK)
+    if options.peer_python is not None:  # not resolved: a venv's Python is a link
+        options.peer_python = options.peer_python.absolute()
+    options.report = options.report.absolute()
+    options.report.mkdir(parents=True, exist_ok=True)
     return options
 
 

@@ -38,7 +38,7 @@ CASES = (
     ("hundred", "jobs/s", "`enqueue` of 100 callers at once"),
     ("many", "jobs/s", "`enqueue_many`"),
     ("wake-up p50 ms", "ms", "from the call of `enqueue` to the task's first line"),
-    ("wake-up p99 ms", "ms", "the same, which 1 of 100 jobs exceeds"),
+    ("wake-up p99 ms", "ms", "the same, 99th percentile"),
 )
 CPU = (
     ("drain", "worker", "a worker, per job that it runs"),
@@ -75,8 +75,8 @@ INTRO = """\
 `make speed` measures a release and writes this page. This is Durio {version}, commit `{commit}` of {date}.
 
 Machine: {where}, SQLite {machine[sqlite]}, PostgreSQL {machine[postgresql]}. Server, workers and callers share it.
-Every commit is flushed to disk. Each figure is the median of all rounds ({rounds}), with {jobs:,} jobs per drain;
-of jobs of 4 KiB half as many, of 16 KiB a quarter."""
+Every commit is flushed to disk. Each figure is the median of {rounds} rounds. A drain has {jobs:,} jobs, one
+with jobs of 4 KiB half as many, one with jobs of 16 KiB a quarter."""
 TRIAL = (
     "**A trial with few jobs (`--quick`): it shows that the program works. Its figures "
     "are not those of a release.**"
@@ -94,7 +94,7 @@ The least that one step takes on this machine without Durio, in microseconds. In
 includes a commit, the way to another process, and a claim."""
 PEER_WORDS = """\
 PgQueuer on the same server, in the same rounds: jobs of 100 bytes that do nothing, one worker process. Its worker
-takes 10 jobs at a time by default. Durio runs with its defaults. The third column is Durio's drain divided by that
+takes 10 jobs at a time by default. Durio runs with its defaults. The column `ratio` is Durio's drain divided by that
 of the row."""
 RELEASES_WORDS = "SQLite / PostgreSQL. Compare rows of the same machine only."
 REPEAT = """\
@@ -135,13 +135,13 @@ def page(entries: Sequence[Entry]) -> str:
         "## CPU time per job",
         CPU_WORDS.format(**entry),
         table(("CPU time of", *STORES.values()), list(cpu_rows(entry))),
-        "## Floors",
+        "## The least that a step takes",
         FLOOR_WORDS.format(**taken_us),
         table(
             ("step", "µs"),
             [(what, shown(entry["floors_us"][name])) for name, what in FLOORS],
         ),
-        "## Beside PgQueuer",
+        "## Compared with PgQueuer",
         PEER_WORDS,
         table(PEER_HEAD, list(peer_rows(entry))),
         "## Releases",
