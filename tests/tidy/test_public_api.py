@@ -39,7 +39,7 @@ SPOKEN |= {"__enter__", "__exit__", "__aenter__", "__aexit__"}
 def statements(module: str) -> Iterator[ast.stmt]:
     """The statements of a file as a type checker reads them."""
     for node in tree_of(module).body:
-        if isinstance(node, ast.If) and dotted(node.test) == "typing.TYPE_CHECKING":
+        if isinstance(node, ast.If) and dotted(node.test) == "_typing.TYPE_CHECKING":
             yield from node.body
         else:
             yield node
