@@ -147,6 +147,12 @@ class HookRunner:
         self._is_ending = True
         self._has_work.set()
 
+    def drop(self) -> None:
+        """Forget the hooks that wait, and report how many they are."""
+        if self._waiting:
+            self._emit("hook.failed", error=f"{len(self._waiting)} hooks did not run")
+            self._waiting.clear()
+
     async def run(self) -> None:
         while not self._is_ending:
             await self._has_work.wait()

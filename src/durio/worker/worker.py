@@ -183,6 +183,7 @@ class Worker:
         if not hooks.done():
             self.emit("hook.failed", error="a hook was still running at the end")
             hooks.cancel()
+            self.hooks.drop()  # the others would take as long again
 
     async def _drain(self, claims: "asyncio.Task[None]") -> None:
         """Let running jobs end, then cancel, then give back: all within the grace."""
