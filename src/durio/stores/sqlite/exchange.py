@@ -7,6 +7,7 @@ nothing.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
@@ -26,6 +27,8 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 HAS_VALID_LEASE = statement("has_valid_lease")
 NEXT_DUE_IN_LANE = statement("next_due_in_lane")
 PROMOTE_LANE = statement("promote_lane")
+MEASURE_READY = statement("measure_ready")
+READ_READY_SIZES = statement("read_ready_sizes")
 LOOK_READY = statement("look_ready")
 LOOK_PACKED = statement("look_packed")
 CLAIM_READY = statement("claim_ready")
@@ -36,6 +39,9 @@ READ_HELD_CLAIMS = statement("read_held_claims")
 
 PROMOTED_MAX = 1000  # per lane and call
 PACKED_MIN = 8  # below this number of jobs, rows are faster
+CLAIM_BYTES_MAX = (
+    16 << 20
+)  # of arguments, per lane and call; the last job may exceed it
 ID, PAYLOAD, OPTS = map(Claim._fields.index, ("id", "payload", "opts"))
 decode_packed = msgspec.json.Decoder(list[list[Any]]).decode
 # After the fields of a Claim, a row has its key and the key's mode.
@@ -108,7 +114,7 @@ def claim_lanes(
     more = False
     names = None if known is None else msgspec.json.encode(list(known)).decode()
     for lane, limit in lanes:
-        room = min(limit, want)
+        room = jobs_within_bytes(tx, lane, min(limit, want))
         if room <= 0:
             continue
         some = claim_packed(tx, worker, lane, room) if names is None else None
@@ -121,6 +127,17 @@ def claim_lanes(
         more = more or len(some) == room
         claims += some
     return more
+
+
+def jobs_within_bytes(tx: SqliteTransaction, lane: str, room: int) -> int:
+    """Return how many of the next jobs to claim: `room`, or fewer if they are large."""
+    if room < PACKED_MIN:
+        return room
+    if (tx.db.value(MEASURE_READY, (lane, room)) or 0) <= CLAIM_BYTES_MAX:
+        return room
+    sizes = tx.db.rows(READ_READY_SIZES, (lane, room))
+    totals = accumulate(size for (size,) in sizes)
+    return 1 + sum(total <= CLAIM_BYTES_MAX for total in totals)
 
 
 def claim_packed(

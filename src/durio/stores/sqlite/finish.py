@@ -31,6 +31,8 @@ MARK_ALONE = statement("mark_alone")
 READ_CLAIM_STATE = statement("read_claim_state")
 IS_REGISTERED = statement("is_registered")
 
+PACKED_BYTES_MAX = 64 << 20  # of results; SQLite refuses a text of more than 1 GB
+
 
 class SqliteRecordedOutcomes(NamedTuple):
     rejected: list[Rejected]
@@ -101,12 +103,15 @@ def record_done(
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
     """Finish all jobs, or none.
 
-    Return False if one was refused, has a key, or has a result that is not UTF-8.
+    Return False if one was refused, has a key, or has a result that is not UTF-8, and if
+    the results are large.
     """
     alike: dict[tuple[int, float], list[Outcome]] = {}
     for outcome in done:
         alike.setdefault((outcome.claim_no, outcome.result_seconds), []).append(outcome)
     now, gone_at = tx.now, tx.now + tx.retention.done_seconds
+    if sum(len(o.result) for o in done if o.result is not None) > PACKED_BYTES_MAX:
+        return False
     try:
         groups = [
             (ids(some), claim_no, worker, now, packed(some), now + seconds, gone_at)

@@ -22,6 +22,18 @@ where seq in (
 )
 returning 1
 
+-- name: measure_ready(lane, room)
+-- only here: PostgreSQL's claims are not bounded in bytes.
+-- The arguments of the next jobs of a lane, in bytes; null if there are no jobs.
+select sum(length(payload)) from (
+  select payload from job where state = 2 and queue = :lane order by rank, seq limit :room
+)
+
+-- name: read_ready_sizes(lane, room)
+-- only here: as `measure_ready`.
+select length(payload) from job
+where state = 2 and queue = :lane order by rank, seq limit :room
+
 -- name: look_ready(lane, room)
 -- only here: PostgreSQL reads and claims in one statement.
 -- The next jobs of a lane, as claims. `claim_ready` then takes these same jobs: no other
