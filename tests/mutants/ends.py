@@ -59,12 +59,11 @@ PLANTED = (
         (
             Patch(
                 "worker/slots.py",
-                "        self.deadlines.watch(attempt)\n        self._first_steps",
+                "        self._first_steps.start(attempt)\n",
                 "        early = Outcome(claim.id, claim.claim_no, OutcomeKind.DONE)\n"
                 "        self._outcomes.add(UnsentOutcome(early, attempt, None))\n"
                 "        self._nudge()\n"
-                "        self.deadlines.watch(attempt)\n"
-                "        self._first_steps",
+                "        self._first_steps.start(attempt)\n",
             ),
         ),
         (Seeds(),),

@@ -169,6 +169,42 @@ PLANTED = (
         (Tests("tests/unit/worker/test_first_steps.py"),),
     ),
     Mutant(
+        "a_carrier_with_attributes_is_used_again",
+        "A job reads what an earlier job has noted on its asyncio task.",
+        (
+            Patch(
+                "worker/first_steps.py",
+                "        task.has_new_attributes,\n",
+                "",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_first_steps.py"),),
+    ),
+    Mutant(
+        "time_begins_with_the_slot",
+        "The time limit of a job counts while other jobs keep the event loop.",
+        (
+            Patch(
+                "worker/slots.py",
+                "        attempt.started = now\n",
+                "",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_first_steps.py"),),
+    ),
+    Mutant(
+        "claims_unbounded_in_bytes",
+        "One claim brings a thousand large jobs into memory.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "    return 1 + sum(total <= CLAIM_BYTES_MAX for total in totals)\n",
+                "    return room + 0 * len(list(totals))\n",
+            ),
+        ),
+        (Tests("tests/unit/stores/test_large_claims.py"),),
+    ),
+    Mutant(
         "known_waiters_overtake",
         "A task that waited before gets an asyncio task ahead of queued attempts.",
         (
@@ -187,7 +223,7 @@ PLANTED = (
             Patch(
                 "worker/first_steps.py",
                 "        if waiting:\n"
-                "            self._carrier = self._new_task(self._run_waiting())\n",
+                "            self._carrier = self._new_carrier()\n",
                 "",
             ),
         ),

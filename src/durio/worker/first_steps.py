@@ -13,7 +13,7 @@ may be the key of a session registry, for example.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import copy_context
 from sys import getrefcount
 from typing import Any, cast
@@ -28,20 +28,32 @@ from durio.worker.inflight import Attempt, SoftLimitDriver
 SLICE_SECONDS = 0.001  # then the loop gets a turn
 
 
+class Carrier(asyncio.Task[None]):
+    """An asyncio task that runs attempts one after the other, and sees new attributes."""
+
+    has_new_attributes = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__("has_new_attributes", True)
+        super().__setattr__(name, value)
+
+
 class FirstSteps:
     """The attempts that have a slot, before their first step."""
 
     def __init__(
         self,
         runner: AttemptRunner,
+        begin: Callable[[Attempt, float], None],
         end: Callable[[Attempt, Outcome, JobEvent | None], None],
     ) -> None:
         self._runner = runner
+        self._begin = begin
         self._end = end
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # of the worker; attempts get copies
         self._waiting: deque[Attempt] = deque()
-        self._carrier: asyncio.Task[None] | None = None  # that runs `_waiting`
+        self._carrier: Carrier | None = None  # that runs `_waiting`
         self._has_middleware = bool(runner.middleware)
         self._suspending: set[str] = set()  # tasks whose last attempt waited
 
@@ -52,7 +64,7 @@ class FirstSteps:
             return
         self._waiting.append(attempt)
         if self._carrier is None:
-            self._carrier = self._new_task(self._run_waiting())
+            self._carrier = self._new_carrier()
 
     def _needs_task(self, attempt: Attempt) -> bool:
         return (
@@ -62,13 +74,17 @@ class FirstSteps:
         )
 
     def _start_task(self, attempt: Attempt) -> None:
-        attempt.asyncio_task = self._new_task(self._run(attempt))
+        attempt.asyncio_task = asyncio.Task(
+            self._run(attempt), loop=self._loop, context=self._context.copy()
+        )
 
-    def _new_task(self, coro: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        return asyncio.Task(coro, loop=self._loop, context=self._context.copy())
+    def _new_carrier(self) -> Carrier:
+        context = self._context.copy()
+        return Carrier(self._run_waiting(), loop=self._loop, context=context)
 
     async def _run(self, attempt: Attempt) -> None:
         """Run one attempt in an asyncio task of its own."""
+        self._begin(attempt, self._loop.time())
         outcome, event = await self._runner.make(attempt)
         if not attempt.has_waited:
             self._suspending.discard(attempt.claim.task)
@@ -79,9 +95,10 @@ class FirstSteps:
 
     async def _run_waiting(self) -> None:
         """Run attempts until one of them waits, 1 ms has passed, or none is left."""
-        carrier = cast("asyncio.Task[None]", asyncio.current_task())
+        carrier = cast("Carrier", asyncio.current_task())
         waiting, runner = self._waiting, self._runner
-        until = self._loop.time() + SLICE_SECONDS
+        now = self._loop.time()
+        until = now + SLICE_SECONDS
         unused = marks_of(carrier)
         try:
             while waiting:
@@ -89,6 +106,7 @@ class FirstSteps:
                 if attempt.is_over:
                     continue  # abandoned or fenced before it began
                 attempt.asyncio_task = carrier
+                self._begin(attempt, now)
                 in_job.set(
                     attempt
                 )  # for the watchdog, which sees the carrier's context
@@ -104,12 +122,13 @@ class FirstSteps:
                 attempt.asyncio_task = None
                 if not attempt.is_over:
                     self._end(attempt, *ended)
-                if attempt.ended > until or marks_of(carrier) != unused:
+                now = attempt.ended
+                if now > until or marks_of(carrier) != unused:
                     return
         finally:
             self._leave(carrier)
 
-    def _leave(self, carrier: "asyncio.Task[None]") -> None:
+    def _leave(self, carrier: Carrier) -> None:
         """Let another asyncio task run the attempts that wait."""
         if self._carrier is not carrier:
             return
@@ -117,9 +136,17 @@ class FirstSteps:
         while waiting and self._needs_task(waiting[0]):
             self._start_task(waiting.popleft())
         if waiting:
-            self._carrier = self._new_task(self._run_waiting())
+            self._carrier = self._new_carrier()
 
 
-def marks_of(task: "asyncio.Task[Any]") -> tuple[Any, ...]:
+def marks_of(task: Carrier) -> tuple[Any, ...]:
     """Return what changes when code keeps or changes the asyncio task that it runs in."""
-    return getrefcount(task), getweakrefcount(task), task.cancelling(), task.get_name()
+    return (
+        getrefcount(task),
+        getweakrefcount(task),
+        task.cancelling(),
+        getattr(task, "_must_cancel"),  # noqa: B009 - stays set after `uncancel`
+        task.get_name(),
+        getattr(task, "_callbacks"),  # noqa: B009 - typeshed does not know it
+        task.has_new_attributes,
+    )

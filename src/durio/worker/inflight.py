@@ -73,6 +73,7 @@ class Attempt:
         "progress",
         "recorded",
         "runner",
+        "slot_taken_at",
         "soft_hits",
         "started",
         "transaction",
@@ -83,7 +84,8 @@ class Attempt:
     ) -> None:
         self.claim = claim
         self.handler = handler
-        self.started = started
+        self.slot_taken_at = started
+        self.started = started  # set again when its first step runs
         self.ended = started
         self.runner = runner
         # Few jobs have options of their own; decode them once, here.

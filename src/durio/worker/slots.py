@@ -89,7 +89,7 @@ class Slots:
         self._ended_at = float("-inf")  # when the last attempt ended
         self.target = 0  # how many claims to prefetch, see `round_trip`
         self._skips_until = 0.0
-        self._first_steps = FirstSteps(runner, self.end_attempt)
+        self._first_steps = FirstSteps(runner, self._begin, self.end_attempt)
         self.deadlines = Deadlines(
             self.running, self._time_out, settings.block_seconds, is_on=has_time_limits
         )
@@ -192,10 +192,15 @@ class Slots:
         if isinstance(attempt, ChildAttempt):
             attempt.send()
             return
-        self.deadlines.watch(attempt)
         self._first_steps.start(attempt)
         if self.reports_started:
             self._report_started(attempt)
+
+    def _begin(self, attempt: Attempt, now: float) -> None:
+        """Start the attempt's time: other attempts may have kept the loop until now."""
+        attempt.started = now
+        attempt.excused_seconds = 0.0
+        self.deadlines.watch(attempt)
 
     # --- attempts in child processes
 
@@ -229,8 +234,9 @@ class Slots:
         attempt.is_over = True
         self.ended += 1
         attempt.ended = self._ended_at = now = self._loop.time()
+        # Tasks that compute take the loop in turn, so the wait for it counts here.
         self._duration_seconds += DURATION_WEIGHT * (
-            now - attempt.started - self._duration_seconds
+            now - attempt.slot_taken_at - self._duration_seconds
         )
         claim = attempt.claim
         del self.running[claim.id]

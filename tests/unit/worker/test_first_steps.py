@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from durio import App, Context, State
+from durio import App, Context, SoftTimeLimit, State
 from tests.unit.app.app_harness import drained, finished, real, virtual, working
 
 sleep = asyncio.sleep  # noqa: TID251 - what tasks of users call
@@ -85,8 +85,87 @@ async def test_changes_of_the_current_task_do_not_reach_the_next_job(app: App) -
         task.cancel()
         return before
 
+    @app.task(name="note_on_task")
+    async def note_on_task(number: int) -> int:
+        task: Any = asyncio.current_task()
+        before = getattr(task, "session", number)
+        task.session = -1
+        return before
+
     assert not any(name.startswith("job") for name in await run_all(app, rename))
     assert set(await run_all(app, cancel_itself)) == {0}
+    assert await run_all(app, note_on_task) == list(range(JOBS))
+
+
+@virtual
+async def test_a_cancel_that_is_taken_back_reaches_no_other_job(app: App) -> None:
+    """`uncancel` leaves a mark on the asyncio task until its next wait."""
+
+    @app.task(name="take_back")
+    async def take_back(_: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        task.uncancel()
+
+    @app.task(name="wait_a_little")
+    async def wait_a_little(_: int) -> str:
+        await sleep(0.01)
+        return "not cancelled"
+
+    for number in range(JOBS):
+        await take_back.enqueue(number)
+        job = await wait_a_little.enqueue(number)
+    await drained(app)
+    assert await job.result() == "not cancelled"
+    assert {each.attempt async for each in app.jobs()} == {1}
+
+
+@virtual
+async def test_a_callback_of_the_current_task_runs_after_its_job(app: App) -> None:
+    ended: list[int] = []
+    seen: list[int] = []
+
+    @app.task(name="call_back")
+    async def call_back(number: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        seen.append(len(ended))
+        task.add_done_callback(lambda _: ended.append(number))
+
+    @app.task(name="long")
+    async def long() -> list[int]:
+        await sleep(1)
+        return list(ended)
+
+    await call_back.enqueue(7)
+    job = await long.enqueue()
+    await drained(app)
+    assert await job.result() == [7]
+
+
+@virtual
+async def test_the_time_of_a_job_begins_with_its_first_step(app: App) -> None:
+    """Other jobs may compute before it, in the same turn of the loop."""
+    loop: Any = asyncio.get_running_loop()
+
+    @app.task(name="compute", timeout=(0.4, 0.5), retry=0)
+    async def compute(_: int) -> str:
+        loop.jumping.seconds += 0.3  # as a long computation
+        return "done"
+
+    @app.task(name="compute_and_wait", timeout=(0.4, 6.0), retry=0)
+    async def compute_and_wait(_: int) -> str:
+        loop.jumping.seconds += 0.3
+        try:
+            await sleep(3)
+        except SoftTimeLimit:
+            return "warned"
+        return "not warned"
+
+    assert set(await run_all(app, compute, 20)) == {"done"}
+    for _ in range(2):  # the second time it is known that it waits
+        assert set(await run_all(app, compute_and_wait, 20)) == {"warned"}
 
 
 @virtual
