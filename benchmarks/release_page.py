@@ -75,7 +75,7 @@ INTRO = """\
 `make speed` measures a release and writes this page. This is Durio {version}, commit `{commit}` of {date}.
 
 Machine: {where}, SQLite {machine[sqlite]}, PostgreSQL {machine[postgresql]}. Server, workers and callers share it.
-Every commit is flushed to disk. Each figure is the median of {rounds} rounds. A drain has {jobs:,} jobs, one
+Every enqueue and every end of a job is flushed to disk. Each figure is the median of {rounds} rounds. A drain has {jobs:,} jobs, one
 with jobs of 4 KiB half as many, one with jobs of 16 KiB a quarter."""
 TRIAL = (
     "**A trial with few jobs (`--quick`): it shows that the program works. Its figures "
@@ -223,7 +223,7 @@ def svg(entry: Entry) -> str:
         text(
             LEFT, 24, f"Durio {entry['version']}: jobs per second", size=16, weight=600
         ),
-        text(LEFT, 44, f"{where}; every commit flushed", "soft"),
+        text(LEFT, 44, f"{where}; every enqueue and end flushed", "soft"),
         *legend(names, 24),
     ]
     for place, (title, points) in enumerate(PANELS.items()):
