@@ -29,6 +29,7 @@ from durio.telemetry.emit import Emit
 from durio.worker.deadline import NEVER
 from durio.worker.worker_config import WorkerIdentity
 
+BLOCKED_TRIES = 4  # renewals per interval, while no process can write
 NO_CHILDREN = ChildVitals(0.0, 0, 0)
 
 
@@ -155,8 +156,11 @@ class Heartbeat:
         took_seconds = 0.0
         while True:
             pause = max(0.0, self._interval_seconds - took_seconds)
-            if self._is_write_blocked and self._has_timed_out:
-                pause = 0.0  # wait for the writer again, even after a short timeout
+            if self._is_write_blocked:
+                # Others renew as soon as writing is possible again, and may then take the
+                # jobs of a lease that has expired. After a timeout, wait for the writer
+                # again at once.
+                pause = 0.0 if self._has_timed_out else pause / BLOCKED_TRIES
             left = self._left_seconds()
             await self._clock.sleep(min(pause, left if left > 0 else NEVER))
             began = self._clock.monotonic()
@@ -167,7 +171,7 @@ class Heartbeat:
         """Renew once, and act on the result."""
         me, vitals = self._identity.id, self._measure()
         if not me:  # fenced, and not registered again yet
-            self._has_timed_out = False  # else `run` would not pause
+            self._is_write_blocked = False  # else `run` would pause too little
             return
         error = await self._try(me, self._timeout_seconds(), vitals)
         self._has_timed_out = isinstance(error, TimeoutError)
