@@ -186,8 +186,14 @@ PLANTED = (
         (
             Patch(
                 "worker/slots.py",
+                "        self._first_steps.start(attempt)\n        if",
+                "        self.deadlines.watch(attempt)\n"
+                "        self._first_steps.start(attempt)\n        if",
+            ),
+            Patch(
+                "worker/slots.py",
                 "        attempt.started = now\n",
-                "",
+                "        if attempt.limit_at < float('inf'):\n            return\n",
             ),
         ),
         (Tests("tests/unit/worker/test_first_steps.py"),),
