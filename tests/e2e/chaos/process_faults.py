@@ -140,6 +140,8 @@ def reload_supervisor(field: Field) -> None:
 
 def kill_supervised(field: Field) -> None:
     supervisor = field.workers[0]
+    # On a busy machine a worker that was killed before may not be replaced yet.
+    until(supervisor.children, 60, "a worker is there")
     victim = field.rng.choice(supervisor.children())
     field.record.begin("supervised-kill", [victim], lasting=True)
     with suppress(ProcessLookupError):
