@@ -2,15 +2,15 @@
 
 import asyncio
 
+from durio.model.effects import Effects, Put
 from durio.model.errors import UsageError, WrongTransaction
 from durio.model.ids import id_text
 from durio.model.job import DONE, READY
 from durio.model.keys import replace, while_active, window
 from durio.ports.browse import AuditLine
-from durio.ports.commit import Conflict, Effects
+from durio.ports.conflicts import Conflict
 from durio.ports.control import AuditNote, QueueChange
 from durio.ports.enqueue import Full
-from durio.ports.records import Put
 from tests.conformance.promises import Chapter
 from tests.conformance.records import KIND
 from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key, outcome

@@ -6,6 +6,7 @@ Plain dicts, no batching, no concurrency. The pure rules alone decide what may h
 
 from dataclasses import dataclass, field
 
+from durio.model.effects import Put
 from durio.model.job import (
     CANCELLED,
     CODE_BY_STATE,
@@ -21,7 +22,6 @@ from durio.model.job import (
 from durio.model.keys import WAITING, WINDOW, KeyAnswer, KeyHolder, key_answer
 from durio.model.outcome import OutcomeKind
 from durio.model.transitions import way_out
-from durio.ports.records import Put
 
 DAY = 86400.0
 DONE_SECONDS = 7 * DAY

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
+from durio.model.effects import Effects, Put
 from durio.model.errors import UsageError
-from durio.ports.commit import Committed, Effects
-from durio.ports.records import BEYOND_ALL_NAMES, Put, Record
+from durio.ports.commit import Committed
+from durio.ports.records import BEYOND_ALL_NAMES, Record
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, Scene
 

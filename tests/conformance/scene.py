@@ -17,6 +17,7 @@ from durio.ports.browse import Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Lane
 from durio.ports.lease import WorkerInfo
+from durio.ports.logs import Entry
 from durio.ports.store import Store
 from durio.ports.upkeep import OneWorker, Rescued
 from durio.worker.register import task_puts
@@ -30,6 +31,7 @@ PAYLOAD = b'[[],{"order_id":42}]'
 OTHER_PAYLOAD = b'[[],{"order_id":43}]'
 LEASE_SECONDS = 30.0
 MANY = 1000  # more jobs than any promise has
+LOGS = ("t:shop/a", "t:shop/b")
 KINDS = ("task:shop", "signature:shop", "command:1", "test:shop")  # of records
 
 T = TypeVar("T")
@@ -220,7 +222,19 @@ class Scene:
             [await self.store.list_records(kind, limit=MANY) for kind in KINDS],
             await self.store.tallies(SHOP),
             await self.store.audit(None, limit=MANY),
+            [await self.log(name) for name in LOGS],
         )
+
+    async def log(self, name: str) -> list[Entry]:
+        """Return all entries of a log."""
+        return await self.store.read_log(name, limit=10 * MANY)
+
+    async def settle(self) -> None:
+        """Let everything go on that an earlier transaction has left."""
+        for _ in range(MANY):
+            if (await self.store.settle(MANY)).next_due_seconds is None:
+                return
+        raise AssertionError("something is always left")
 
     async def after_every_fault(self, call: Callable[[], Awaitable[T]]) -> T:
         """Fail at the first statement, then at the second, until the call finds no fault.

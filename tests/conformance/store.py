@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable
 
+from durio.model.effects import Effects
 from durio.model.job import CANCELLED, DONE, READY
 from durio.ports.browse import Query
-from durio.ports.commit import Effects
 from durio.ports.control import AuditNote, CancelJobs, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake

@@ -15,7 +15,9 @@ from tests.conformance import (
     keys,
     lease,
     live,
+    logs,
     many_jobs,
+    on_end,
     outcomes,
     records,
     renames,
@@ -23,6 +25,7 @@ from tests.conformance import (
     store,
     transactions,
     upkeep,
+    waits,
     worker_commands,
 )
 from tests.conformance.promises import Promise
@@ -46,6 +49,9 @@ CHAPTERS = (
     browse.chapter,
     records.chapter,
     commit.chapter,
+    logs.chapter,
+    waits.chapter,
+    on_end.chapter,
     live.chapter,
     store.chapter,
     bounds.chapter,

@@ -8,15 +8,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from durio.model.effects import Effects, Put
 from durio.model.job import DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.commit import Effects
 from durio.ports.control import ACTION_OF_VERB
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
-from durio.ports.records import Put
 from durio.ports.upkeep import OneWorker
 from durio.stores.sqlite.store import SqliteStore
 from tests.bulk_actions import run_bulk

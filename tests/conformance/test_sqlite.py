@@ -2,11 +2,20 @@
 
 import pytest
 
-from tests.conformance import SUITE, Promise, Subject, check, commit, transactions
+from tests.conformance import (
+    SUITE,
+    Promise,
+    Subject,
+    check,
+    commit,
+    logs,
+    on_end,
+    transactions,
+)
 from tests.conformance.conftest import SUBJECTS
 
 STDLIB_CHAPTERS = {"enqueue", "exchange", "outcomes", "upkeep", "store", "transactions"}
-STDLIB_CHAPTERS |= {"records", "commit"}
+STDLIB_CHAPTERS |= {"records", "commit", "logs", "waits", "on_end"}
 
 
 def promise_params() -> list[object]:
@@ -50,7 +59,8 @@ LEFT_OUT = [
     ("memory", "a_death_on_this_host_is_seen_at_once"),
     *(
         ("memory", promise.name)
-        for promise in commit.chapter.promises
+        for chapter in (commit.chapter, logs.chapter, on_end.chapter)
+        for promise in chapter.promises
         if "has_transactions" in promise.needs
     ),
     *(("memory", promise.name) for promise in transactions.chapter.promises),

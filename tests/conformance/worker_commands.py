@@ -1,9 +1,9 @@
 """What a store promises to operators and workers: commands, pauses, vitals, audit."""
 
 from durio.app.worker_commands import read_answers, send_command
+from durio.model.effects import Effects
 from durio.model.job import CANCELLED, READY
 from durio.ports.browse import AuditLine, LaneRow, Query, WorkerRow
-from durio.ports.commit import Effects
 from durio.ports.control import (
     ACTION_OF_VERB,
     AuditNote,

@@ -25,13 +25,12 @@ from durio.errors import (
     UsageError,
 )
 from durio.keys import while_active, window
+from durio.model.effects import Effects, Put
 from durio.model.ids import id_bytes
 from durio.model.job import CANCELLED, DEAD, DONE, READY, SCHEDULED, StoredJob
 from durio.ports.browse import Query
-from durio.ports.commit import Effects
 from durio.ports.control import AuditNote, DiscardJobs, QueueChange, RetryJobs
 from durio.ports.move import ImportStage
-from durio.ports.records import Put
 from durio.stores.postgres import import_jobs
 from durio.stores.postgres.driver import DriverError
 from tests.bulk_actions import run_bulk

@@ -6,10 +6,9 @@ import psycopg
 import pytest
 
 from durio.host.clock import HostClock
+from durio.model.effects import Effects, Put
 from durio.model.job import NewJob
 from durio.model.keys import key_claim, while_active
-from durio.ports.commit import Effects
-from durio.ports.records import Put
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.store import PostgresStore

@@ -8,9 +8,9 @@ import pytest
 
 from durio.host.clock import HostClock
 from durio.host.threads import LoopThread
+from durio.model.effects import Effects
 from durio.model.errors import StoreError
 from durio.model.settings import RetentionSettings
-from durio.ports.commit import Effects
 from durio.ports.lease import WorkerInfo, command_put
 from durio.ports.store import Wake
 from durio.stores.postgres.connections import Connections

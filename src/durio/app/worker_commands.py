@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from durio.model.effects import Effects
 from durio.model.ids import id_text
 from durio.model.worker_commands import answer_kind, commands_kind
 from durio.ports.browse import WorkerRow
 from durio.ports.clock import Clock
-from durio.ports.commit import Effects
 from durio.ports.control import AuditNote
 from durio.ports.lease import command_put
 from durio.ports.store import Store

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from durio.model.logs import OnEnd, Wait
+
 PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 5
 
@@ -17,7 +19,7 @@ class State(StrEnum):
     __module__ = "durio"
 
     SCHEDULED = "scheduled"  # waits for its time: a delay, a retry or a snooze
-    BLOCKED = "blocked"  # waits for something else; not used in this release
+    BLOCKED = "blocked"  # waits for other jobs of its plan
     READY = "ready"  # a worker may take it
     RUNNING = "running"  # a worker runs it
     DONE = "done"  # final: its result is stored
@@ -87,6 +89,10 @@ class NewJob(NamedTuple):
     delay_seconds: float = 0.0  # from now, by the store's clock; 0: at once
     opts: bytes | None = None  # overrides and meta as JSON, see model/options.py
     key: KeyClaim | None = None
+    wait: Wait | None = (
+        None  # blocked until then; a delay counts from the end of the wait
+    )
+    on_end: tuple[OnEnd, ...] = ()
 
 
 class Claim(NamedTuple):

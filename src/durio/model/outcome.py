@@ -3,6 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
+from durio.model.effects import Effects
 from durio.model.job import CANCELLED, DEAD, DONE
 
 
@@ -59,6 +60,10 @@ class Outcome(NamedTuple):
     progress: bytes | None = None  # progress, or done in the task's own transaction
     parks: bool = False  # release: this worker does not know the task
     killed_process: bool = False  # lost: this job is known to have killed its process
+    effects: Effects | None = None  # done: written if and only if it is accepted
+    is_quiet: bool = (
+        False  # done: append no entries of `on_end`; the effects do so later
+    )
 
 
 def with_progress(end: Outcome) -> list[Outcome]:

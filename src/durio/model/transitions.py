@@ -14,15 +14,15 @@ from durio.model.outcome import OutcomeKind
 LOST_MAX = 3  # losses in a row that make a job dead
 
 LEGAL: dict[State, frozenset[State]] = {
-    State.SCHEDULED: frozenset({State.READY, State.BLOCKED, State.CANCELLED}),
-    State.BLOCKED: frozenset({State.READY, State.CANCELLED}),
+    State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
+    State.BLOCKED: frozenset({State.READY, State.SCHEDULED, State.CANCELLED}),
     State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
     State.RUNNING: frozenset(
         {State.DONE, State.DEAD, State.CANCELLED, State.READY, State.SCHEDULED}
     ),
     State.DONE: frozenset(),
-    State.DEAD: frozenset({State.READY}),
-    State.CANCELLED: frozenset({State.READY}),
+    State.DEAD: frozenset({State.READY, State.BLOCKED}),
+    State.CANCELLED: frozenset({State.READY, State.BLOCKED}),
 }
 
 

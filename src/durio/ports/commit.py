@@ -1,34 +1,14 @@
-"""The commit of jobs and records in one transaction: all of them or nothing."""
+"""The commit of jobs, records and entries in one transaction: all of them or nothing."""
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from durio.model.job import NewJob
+from durio.model.effects import Effects
 from durio.model.tx import Joinable
+from durio.ports.conflicts import Conflict
 from durio.ports.control import AuditNote
-from durio.ports.enqueue import Enqueued, Full
-from durio.ports.records import Put, Record
+from durio.ports.enqueue import Enqueued
 
-ROWS_MAX = 1000  # jobs and records in one transaction
-
-
-class Effects(NamedTuple):
-    """The jobs and records that one transaction writes."""
-
-    jobs: Sequence[NewJob] = ()
-    puts: Sequence[Put] = ()
-
-
-class Conflict(NamedTuple):
-    """The first condition that did not hold: nothing was written."""
-
-    # record: it has another version; full: a queue has no room, or is closed; key: another
-    # job holds the idempotency key.
-    what: Literal["record", "full", "key"]
-    name: str  # name of the record or lane, or the id of the job that holds the key
-    # The stored record, so that a repeat recognises its own write.
-    record: Record | None = None
-    full: Full | None = None
+ROWS_MAX = 1000  # jobs, records and entries in one transaction
 
 
 class Committed(NamedTuple):
@@ -41,7 +21,7 @@ class Committed(NamedTuple):
 
 
 class Commit(Protocol):
-    """Writes jobs and records in one transaction."""
+    """Writes jobs, records and entries in one transaction."""
 
     async def commit(
         self,
@@ -67,16 +47,20 @@ class Commit(Protocol):
         conflict now, and the conflict contains the record: a caller that finds its own body
         there has committed. A put without a condition is written again.
 
+        A bound does not refuse a job that waits for a log; the job counts in its queue. An
+        entry whose `uid` the log already has is left out. `extends` are checked last.
+
         `tx` is a transaction that the caller has open. Records can only be created there
-        (`if_version=0`), and full queues accept the jobs as in `enqueue(tx=...)`.
+        (`if_version=0`), waits cannot be extended, and full queues accept the jobs as in
+        `enqueue(tx=...)`.
 
         `note` is a line of the audit, written in the same transaction.
 
         A put of the kind `command:<worker>` wakes that worker, because its next renewal
         returns the command.
 
-        Raises UsageError for more than 1,000 rows, a body of more than 64 KiB, a name that
-        cannot be stored, a due time or expiry that is not finite, or a record that is
-        named twice; and StoreError.
+        Raises UsageError for more than 1,000 rows, a body of more than 64 KiB (an entry: 32
+        KiB), a name that cannot be stored, a due time or expiry that is not finite, a record
+        that is named twice, or a job with more than 8 entries for its end; and StoreError.
         """
         ...

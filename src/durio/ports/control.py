@@ -10,8 +10,17 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from durio.model.effects import Effects
 from durio.model.ids import format_ids
-from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED, StoredJob
+from durio.model.job import (
+    BLOCKED,
+    CANCELLED,
+    DEAD,
+    READY,
+    RUNNING,
+    SCHEDULED,
+    StoredJob,
+)
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
 
@@ -25,16 +34,21 @@ class CancelJobs(msgspec.Struct, frozen=True):
     running) and its worker is woken.
     """
 
+    reason: str | None = None  # stored with a waiting job
+    is_quiet: bool = (
+        False  # a waiting job appends no entries; it keeps them for a retry
+    )
     verb: ClassVar[str] = "cancel"
     # The states that it changes, in the order in which jobs go through them.
-    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, RUNNING)
+    states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY, RUNNING)
 
 
 class RetryJobs(msgspec.Struct, frozen=True):
     """Make dead and cancelled jobs ready, with counters at zero and the same `claim_no`.
 
     They also enter a full queue. Each takes its key again; a job whose key another job
-    holds stays unchanged.
+    holds stays unchanged. A job that waited for a log waits again, unless the log is long
+    enough.
     """
 
     payload: bytes | None = None  # new arguments, checked by the caller
@@ -67,7 +81,7 @@ class MoveJobs(msgspec.Struct, frozen=True):
 
     lane: str
     verb: ClassVar[str] = "move"
-    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY)
+    states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY)
 
 
 class RenameJobs(msgspec.Struct, frozen=True):
@@ -79,7 +93,7 @@ class RenameJobs(msgspec.Struct, frozen=True):
 
     task: str
     verb: ClassVar[str] = "rename"
-    states: ClassVar[tuple[int, ...]] = (SCHEDULED, READY, DEAD)
+    states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY, DEAD)
 
 
 Action = CancelJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs | RenameJobs
@@ -212,6 +226,7 @@ class OperatorControl(Protocol):
         *,
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
+        effects: Effects | None = None,
     ) -> list[Acted]:
         """Act on each job whose state allows it; leave the others unchanged.
 
@@ -222,6 +237,9 @@ class OperatorControl(Protocol):
         that a job still matches the query and is not beyond the mark; the result leaves out
         jobs that do not. Locked jobs are not tried again. If no job changes, nothing is
         written.
+
+        `effects` are written in the same transaction. If one of their conditions does not
+        hold, nothing is written, and EffectsRefused is raised.
         """
         ...
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from durio.model.job import Claim
 from durio.model.outcome import Outcome
+from durio.ports.conflicts import Conflict
 
 
 class Lane(NamedTuple):
@@ -26,6 +27,8 @@ class Rejected(NamedTuple):
     claim_no: int
     # An earlier call stored the same outcome, and its reply was lost.
     already_stored: bool
+    # A condition of its effects does not hold: the job is still running.
+    conflict: Conflict | None = None
 
 
 class Exchanged(NamedTuple):
@@ -37,6 +40,8 @@ class Exchanged(NamedTuple):
     cancelled: list[bytes]
     more: bool  # a lane gave as many jobs as its limit: there may be more
     next_due_seconds: float | None  # time until the next scheduled job of these lanes
+    # `Upkeep.settle` has work left by this call, after this time; None: it has none.
+    settle_in_seconds: float | None = None
 
 
 class Exchange(Protocol):
@@ -59,6 +64,11 @@ class Exchange(Protocol):
         state frees the key by its mode, other jobs go back to their lane with the same
         `claim_no`. An outcome that the fence refuses is in `rejected`. Without lanes this
         only records, for any worker, even one that stops or is not registered.
+
+        A job that becomes final appends its entries to logs (`NewJob.on_end`), and jobs whose
+        wait is over become ready. The effects of a `done` outcome are written with it; if a
+        condition of them does not hold, nothing of that outcome is written, and `rejected`
+        contains the conflict. Full and closed queues accept the jobs of effects.
 
         Lanes are read in order, each up to its limit; a lane may occur twice. Paused lanes
         give no jobs. A worker whose lease has expired, or that is unknown, claims nothing.

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from durio.model.effects import Put
 from durio.model.worker_commands import COMMAND_TTL_SECONDS, commands_kind
-from durio.ports.records import Put, Record
+from durio.ports.records import Record
 
 
 class WorkerInfo(NamedTuple):

@@ -31,17 +31,6 @@ class Record(NamedTuple):
     version: int
 
 
-class Put(NamedTuple):
-    """A record to write or to delete."""
-
-    kind: str
-    name: str
-    body: bytes | None  # None: delete
-    if_version: int | None = None  # 0: only if there is none; None: unconditionally
-    due_at: float | None = None  # seconds since 1970, by the store's clock
-    ttl_seconds: float | None = None  # None: kept until it is deleted
-
-
 class Due(NamedTuple):
     """Records that are due."""
 

@@ -10,6 +10,7 @@ from durio.ports.enqueue import Enqueue
 from durio.ports.exchange import Exchange
 from durio.ports.lease import Lease
 from durio.ports.live import Live
+from durio.ports.logs import Logs
 from durio.ports.records import Records
 from durio.ports.transactions import Transactions
 from durio.ports.upkeep import Upkeep
@@ -46,6 +47,7 @@ class Store(
     Browse,
     Records,
     Commit,
+    Logs,
     Live,
     Transactions,
     Protocol,

@@ -15,6 +15,13 @@ class Promoted(NamedTuple):
     next_due_seconds: float | None  # None: no job is scheduled
 
 
+class Settled(NamedTuple):
+    """The result of going on with what earlier transactions have left."""
+
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    next_due_seconds: float | None  # None: nothing is left
+
+
 class Rescued(NamedTuple):
     """Workers found dead, and what became of their jobs."""
 
@@ -61,6 +68,14 @@ class Upkeep(Protocol):
         Each job ends its attempt as lost. A worker's row is deleted with its last job.
         Orphans go back without a loss, because it is not known what happened to their
         workers.
+        """
+        ...
+
+    async def settle(self, limit: int) -> Settled:
+        """Let jobs go whose wait for a log is over, at most `limit`.
+
+        Ends of jobs do this themselves, each for at most 1,000 jobs; this goes on with the
+        rest. It also appends entries that could not be appended at once.
         """
         ...
 

@@ -4,28 +4,23 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from durio.model.effects import Append, Effects, Put
 from durio.model.errors import InvalidName, UsageError, WrongTransaction
 from durio.model.ids import id_text
 from durio.model.job import NewJob
 from durio.model.tx import Joinable
-from durio.ports.commit import ROWS_MAX, Committed, Conflict, Effects
+from durio.ports.commit import ROWS_MAX, Committed
+from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
+from durio.ports.logs import ENTRY_BYTES_MAX, LOG_NAME_BYTES_MAX, ON_END_MAX
 from durio.ports.records import (
     NAME_BYTES_MAX,
     RECORD_BYTES_MAX,
-    Put,
     Record,
     can_name_record,
+    is_storable,
 )
-
-
-class CommitRefused(Exception):
-    """A condition does not hold: the store rolls back and returns the conflict."""
-
-    def __init__(self, conflict: Conflict) -> None:
-        super().__init__(conflict)
-        self.conflict = conflict
 
 
 class CommitRequest(NamedTuple):
@@ -53,27 +48,42 @@ class CheckedCommit:
         try:
             request = CommitRequest(effects, all_new, enters, note)
             return await self.write_commit(request, tx)
-        except CommitRefused as refused:
+        except EffectsRefused as refused:
             return Committed([], [], refused.conflict)
 
     async def write_commit(
         self, request: CommitRequest, tx: Joinable | None
     ) -> Committed:
-        """Write everything or raise CommitRefused; a store overrides this."""
+        """Write everything or raise EffectsRefused; a store overrides this."""
         raise NotImplementedError
+
+
+def rows_of(effects: Effects) -> int:
+    """Return how many jobs, records and entries these effects write."""
+    entries = sum(len(append.entries) for append in effects.appends)
+    others = len(effects.puts) + len(effects.extends)
+    return len(effects.jobs) + others + entries
 
 
 def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
     """Refuse effects that no store can write, before anything is written."""
-    rows = len(effects.jobs) + len(effects.puts)
+    rows = rows_of(effects)
     if rows > ROWS_MAX:
         raise UsageError(
-            f"a commit of {rows} jobs and records is too large",
+            f"a commit of {rows} jobs, records and entries is too large",
             cure=f"Split it: one transaction takes at most {ROWS_MAX}.",
         )
     check_puts(effects.puts)
+    check_appends(effects.appends)
+    for job in effects.jobs:
+        check_ties(job)
     if not in_caller_tx:
         return
+    if effects.extends:
+        raise WrongTransaction(
+            "a wait would be extended in the transaction of tx",
+            cure="There jobs, records and entries can only be created.",
+        )
     for put in effects.puts:
         if put.body is None or put.if_version != 0:
             raise WrongTransaction(
@@ -105,6 +115,44 @@ def check_puts(puts: Sequence[Put]) -> None:
         seen.add(put[:2])
 
 
+def check_appends(appends: Sequence[Append]) -> None:
+    """Check the names of logs, the ids of entries, and sizes."""
+    for append in appends:
+        check_log_name(append.log)
+        check_time(append.log, "ttl_seconds", append.ttl_seconds)
+        for entry in append.entries:
+            if entry.uid is not None:
+                check_log_name(entry.uid)
+            size = 0 if entry.body is None else len(entry.body)
+            if size > ENTRY_BYTES_MAX:
+                raise UsageError(
+                    f"an entry of {size} bytes for the log {append.log!r} is too large",
+                    cure=f"An entry holds at most {ENTRY_BYTES_MAX} bytes.",
+                )
+
+
+def check_ties(job: NewJob) -> None:
+    """Check what a job waits for, and what it appends when it ends."""
+    if job.wait is not None:
+        check_log_name(job.wait.log)
+    for end in job.on_end:
+        check_log_name(end.log)
+    if len(job.on_end) > ON_END_MAX:
+        raise UsageError(
+            f"job {id_text(job.id)} has {len(job.on_end)} entries for its end",
+            cure=f"A job has at most {ON_END_MAX}.",
+        )
+
+
+def check_log_name(name: str) -> None:
+    """Check the name of a log, or the id of an entry: text of 1 to 128 bytes."""
+    if not is_storable(name) or not 0 < len(name.encode()) <= LOG_NAME_BYTES_MAX:
+        raise InvalidName(
+            f"{name[:80]!r} cannot name a log or an entry",
+            cure=f"Use 1 to {LOG_NAME_BYTES_MAX} bytes of valid text without NUL.",
+        )
+
+
 def check_record_name(name: str) -> None:
     """Check a kind or a name: text of 1 to 512 bytes without NUL."""
     if not can_name_record(name):
@@ -127,7 +175,7 @@ def check_version(put: Put, standing: Record | None) -> None:
     """Refuse a put whose condition does not hold for the stored record."""
     version = 0 if standing is None else standing.version
     if put.if_version is not None and put.if_version != version:
-        raise CommitRefused(Conflict("record", put.name, standing))
+        raise EffectsRefused(Conflict("record", put.name, standing))
 
 
 def check_jobs(
@@ -137,9 +185,9 @@ def check_jobs(
     for job, answer in zip(jobs, answers, strict=True):
         if answer.full is not None and not answer.created:
             full = answer.full
-            raise CommitRefused(Conflict("full", full.lane, full=full))
+            raise EffectsRefused(Conflict("full", full.lane, full=full))
         # If the result is the job's own id, the job is already stored, and this commit is a
         # repeat.
         is_other = answer.id != job.id
         if answer.conflict or (all_new and is_other):
-            raise CommitRefused(Conflict("key", id_text(answer.id)))
+            raise EffectsRefused(Conflict("key", id_text(answer.id)))

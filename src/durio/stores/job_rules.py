@@ -1,6 +1,6 @@
 """Rules for jobs that every store applies: losses, retention, counts of deaths, bounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from durio.model.errors import InvalidOption, InvariantBroken, LeaseLost
 from durio.model.failure import Failure, encode_failure
@@ -10,6 +10,8 @@ from durio.model.keys import key_hash
 from durio.model.names import namespace_of
 from durio.model.options import row_options
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason, RescuedJob
+from durio.ports.conflicts import EffectsRefused
+from durio.ports.exchange import Rejected
 
 # --- ends
 
@@ -41,12 +43,15 @@ def rescued_job(
     return RescuedJob(job_id, task, lane, state, reason, attempt, worker)
 
 
-def lease_lost(job_id: bytes) -> LeaseLost:
-    """Return the error for a task whose own transaction the fence refuses."""
-    return LeaseLost(
-        f"job {id_text(job_id)} has another owner: its transaction is rolled back",
-        cure="Nothing was written; the worker that has the job now runs it.",
-    )
+def raise_if_rejected(rejected: Sequence[Rejected]) -> None:
+    """Raise for a task whose own transaction cannot end its job."""
+    for outcome in rejected:
+        if outcome.conflict is not None:
+            raise EffectsRefused(outcome.conflict)
+        raise LeaseLost(
+            f"job {id_text(outcome.id)} has another owner: its transaction is rolled back",
+            cure="Nothing was written; the worker that has the job now runs it.",
+        )
 
 
 def retention_of(opts: bytes | None) -> KeepRule | None:

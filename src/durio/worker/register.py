@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from durio.model.effects import Effects, Put
 from durio.model.errors import (
     StoreError,
     StoreFull,
@@ -29,9 +30,9 @@ from durio.model.published_tasks import (
 )
 from durio.model.settings import DAY
 from durio.ports.clock import Clock
-from durio.ports.commit import ROWS_MAX, Effects
+from durio.ports.commit import ROWS_MAX
 from durio.ports.lease import WorkerInfo
-from durio.ports.records import RECORD_BYTES_MAX, Put, can_name_record
+from durio.ports.records import RECORD_BYTES_MAX, can_name_record
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.worker.worker_config import WorkerConfig, WorkerIdentity

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from durio.model.effects import Effects, Put
 from durio.model.errors import StoreError
 from durio.model.ids import id_text
 from durio.model.job import Claim, attempt_number
@@ -21,10 +22,9 @@ from durio.model.worker_commands import (
     commands_kind,
 )
 from durio.ports.clock import Clock
-from durio.ports.commit import Effects
 from durio.ports.executor import ChildPool, SideLoop, ThreadStack
 from durio.ports.lease import Command
-from durio.ports.records import RECORD_BYTES_MAX, Put
+from durio.ports.records import RECORD_BYTES_MAX
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 from durio.telemetry.frames import user_stack

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from durio.host.clock import HostClock
+from durio.model.effects import Effects, Put
 from durio.model.errors import OperatingError, StoreMoved
 from durio.model.job import CANCELLED, READY, NewJob
 from durio.model.outcome import Outcome, OutcomeKind
-from durio.ports.commit import Effects
 from durio.ports.control import AuditNote, CancelJobs
 from durio.ports.exchange import Lane
 from durio.ports.move import ActiveWorkers, MoveMark, RecordRow
-from durio.ports.records import Put
 from durio.stores.sqlite import export_jobs
 from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.export_jobs import SqliteExportJobs, export_jobs_from

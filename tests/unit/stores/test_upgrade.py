@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from durio.model.effects import Effects, Put
 from durio.model.errors import StoreError, StoreMoved
 from durio.model.job import DEAD, DONE, READY
 from durio.ports.browse import LaneRow, Query
-from durio.ports.commit import Effects
 from durio.ports.control import AuditNote, QueueChange, RetryJobs
 from durio.ports.exchange import Lane
 from durio.ports.lease import Vitals
-from durio.ports.records import Put
 from durio.stores.sqlite.export_jobs import export_jobs_from
 from durio.stores.sqlite.schema import migrations
 from durio.stores.sqlite.store import SqliteStore

@@ -47,7 +47,7 @@ async def commit_effects(
 ) -> Committed:
     """Lock, check, then write.
 
-    CommitRefused and StaleRead undo what was written.
+    EffectsRefused and StaleRead undo what was written.
     """
     effects, all_new, enters, note = request
     new = await check_versions(tx, effects.puts, has_jobs=bool(effects.jobs))

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from durio.model.codec import json_text
+from durio.model.effects import Put
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
-from durio.ports.records import Put
 from durio.stores.commit_rules import check_puts
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row

@@ -5,10 +5,10 @@ Rows of records are locked before queues, lanes and keys, in the order of kind a
 
 from collections.abc import Sequence
 
+from durio.model.effects import Put
 from durio.model.worker_commands import commanded_worker
 from durio.ports.records import (
     Due,
-    Put,
     Record,
     check_due_limit,
     due_of,

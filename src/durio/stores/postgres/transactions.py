@@ -15,7 +15,7 @@ from durio.model.errors import (
 )
 from durio.model.outcome import Outcome, with_progress
 from durio.ports.transactions import OwnTransaction
-from durio.stores.job_rules import lease_lost
+from durio.stores.job_rules import raise_if_rejected
 from durio.stores.postgres.caller_checks import (
     FIXED_SNAPSHOT,
     SNAPSHOT,
@@ -147,8 +147,7 @@ class PostgresOwnTransaction:
                 recorded = await record_outcomes(
                     tx, self._worker, with_progress(outcome)
                 )
-                if recorded.rejected:
-                    raise lease_lost(outcome.id)
+                raise_if_rejected(recorded.rejected)
                 for call in tx.before_commit:
                     await call()
             except DriverError as error:

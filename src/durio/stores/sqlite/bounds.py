@@ -91,11 +91,19 @@ def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
     if guard.refuses is not None:
         return guard.refuses
     if guard.is_closed:
-        return Full(lane, guard.depth, guard.limit or 0, is_closed=True)
+        return closed_refusal(tx, lane)
     if guard.limit is not None:
         fits = guard.depth + jobs <= guard.limit
         return None if fits else Full(lane, guard.depth, guard.limit)
     return soft_bound_refusal(tx, lane, guard) if guard.soft_limit else None
+
+
+def closed_refusal(tx: SqliteTransaction, lane: str) -> Full | None:
+    """Return why a closed lane accepts no jobs; None if it is not closed."""
+    guard = guard_of(tx, lane)
+    if guard is None or not guard.is_closed:
+        return None
+    return Full(lane, guard.depth, guard.limit or 0, is_closed=True)
 
 
 def soft_bound_refusal(
@@ -111,11 +119,21 @@ def soft_bound_refusal(
 def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     """Count new jobs into this lane; raise SqliteNoRoom if they do not fit."""
     full = refusal_of(tx, lane, jobs)
-    if full is not None and (full.is_closed or not tx.enters_full):
+    if full is not None and not (
+        tx.enters_closed if full.is_closed else tx.enters_full
+    ):
         raise SqliteNoRoom(full)
     if full is not None:
         tx.full_queues.append(full)
     add_to_depth(tx, lane, jobs)
+
+
+def enter_lane_blocked(tx: SqliteTransaction, lane: str) -> None:
+    """Count a new job that waits for a log; only a closed lane refuses it."""
+    full = closed_refusal(tx, lane)
+    if full is not None and not tx.enters_closed:
+        raise SqliteNoRoom(full)
+    add_to_depth(tx, lane)
 
 
 @contextmanager

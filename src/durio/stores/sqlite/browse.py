@@ -8,7 +8,7 @@ job: about 0.1 s per million.
 from collections.abc import Sequence
 
 from durio.model.codec import json_text
-from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
+from durio.model.job import BLOCKED, DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
 from durio.model.names import namespace_span
 from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
 from durio.stores.browsing import (
@@ -26,6 +26,7 @@ from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.translate import raise_if_moved
 
 READ_JOBS = statement("read_jobs")
+READ_BLOCKED_JOBS = statement("read_blocked_jobs")
 READ_STATES = statement("read_states")
 READ_IDS = statement("read_ids")
 READ_LANES = statement("read_lanes")
@@ -171,6 +172,8 @@ def find(db: Database, query: Query, size: int, before: int) -> Page:
     where, values = state_conditions(query)
     index = best_index(db, query)
     source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
+    if query.possible_states == (BLOCKED,):
+        source = READ_BLOCKED_JOBS
     sql = f"{source} where seq < ? {where} order by seq desc limit ?"
     rows = db.rows(sql, (before, *values, size + 1))
     shown = rows[:size]

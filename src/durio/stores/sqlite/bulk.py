@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from durio.model.codec import json_text
-from durio.model.job import BLOCKED, CANCELLED, DEAD, RUNNING
+from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
 from durio.stores.browsing import BULK_JOBS_MAX, invalid_cursor, invalid_mark, one_state
@@ -55,8 +55,6 @@ def count_jobs(
         where, values = conditions(query, dead=False)
         parts.append((f"job where true {where}", values))
     for state in sorted(set(states or ())):
-        if state == BLOCKED:
-            continue  # no job is ever blocked yet
         walk = walk_of(state)
         where, values = conditions(query, dead=state == DEAD)
         parts.append((f"{walk.source} where {walk.condition} {where}", values))

@@ -10,7 +10,7 @@ import apsw
 
 from durio.model.errors import StoreUnavailable, WrongTransaction
 from durio.model.tx import SQLALCHEMY, Joinable, tx_kind
-from durio.stores.commit_rules import CommitRefused
+from durio.ports.conflicts import EffectsRefused
 from durio.stores.sqlite.bounds import SqliteNoRoom
 from durio.stores.sqlite.caller_connection import (
     SqliteCallerConnection,
@@ -108,7 +108,7 @@ def write_within(
     tx.in_caller_tx = True
     try:
         answer = work(tx)
-    except (SqliteNoRoom, CommitRefused):
+    except (SqliteNoRoom, EffectsRefused):
         roll_back_to_savepoint(connection)
         raise
     except BaseException:
@@ -135,7 +135,7 @@ def transaction_on(context: SqliteContext, db: Database) -> SqliteTransaction:
         boot=context.clock.boot_id(),
         retention=context.retention,
         known_lanes=frozenset(),
-        keyed=set(),
+        special=set(),
     )
 
 

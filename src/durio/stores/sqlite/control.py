@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from durio.model.effects import Effects
 from durio.model.job import StoredJob
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
@@ -62,12 +63,14 @@ class SqliteControl(SqliteCapability):
         *,
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
+        effects: Effects | None = None,
     ) -> list[Acted]:
         counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
-        if not ids:
+        if not ids and effects is None:
             return []
         acted, line = await self.context.writer.write(
-            lambda tx: act_on_ids(tx, ids, action, counted, note), rows=len(ids)
+            lambda tx: act_on_ids(tx, ids, action, counted, note, effects),
+            rows=len(ids),
         )
         if note is not None:
             note.line = line

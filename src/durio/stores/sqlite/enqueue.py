@@ -8,20 +8,23 @@ the callers. A job that returns an already stored job needs no room.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from durio.model.errors import InvariantBroken
-from durio.model.job import READY, SCHEDULED, KeyClaim, NewJob
+from durio.model.job import BLOCKED, READY, SCHEDULED, KeyClaim, NewJob
 from durio.model.keys import KeyAnswer, key_answer
+from durio.model.ties import encode_ties
 from durio.model.tx import Joinable
 from durio.ports.enqueue import Enqueued, Full
 from durio.stores.sqlite.bounds import (
     SqliteNoRoom,
     changed_bounds,
     clear_refusals,
+    closed_refusal,
     declare_bounds,
     enter_lane,
+    enter_lane_blocked,
     guard_of,
     refusal_of,
     subtract_from_depth,
@@ -30,13 +33,21 @@ from durio.stores.sqlite.bounds import (
 from durio.stores.sqlite.caller_transaction import write_joined
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.keys import HeldKey, find_holder, take_key
+from durio.stores.sqlite.logs import is_over
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
 INSERT_JOB = statement("insert_job")
+INSERT_TIED_JOB = statement("insert_tied_job")
+INSERT_WAIT = statement("insert_wait")
 REWRITE_JOB = statement("rewrite_job")
+REWRITE_TIED_JOB = statement("rewrite_tied_job")
 INSERT_QUEUE = statement("insert_queue")
 READ_CLAIM_STATE = statement("read_claim_state")
+
+KEY = NewJob._fields.index("key")
+NO_KEY_OR_TIES = (None, None, ())  # the fields from `key` on
+STATE, RUN_AT = 3, 6  # places in the values of `insert_job`
 
 
 class SqliteEnqueue(SqliteCapability):
@@ -95,10 +106,10 @@ def insert_all(
     tx: SqliteTransaction, jobs: Sequence[NewJob], lanes: set[str]
 ) -> list[Enqueued]:
     ensure_lanes(tx, lanes)
-    if all(job.key is None for job in jobs):
+    if all(job[KEY:] == NO_KEY_OR_TIES for job in jobs):
         return insert_plain(tx, jobs)
     return [
-        insert_plain(tx, (job,))[0]
+        insert_without_key(tx, job)
         if job.key is None
         else enqueue_keyed(tx, job, job.key)
         for job in jobs
@@ -169,10 +180,15 @@ def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> No
         raise SqliteNoRoom(full)
 
 
-def refusal_for_jobs(tx: SqliteTransaction, jobs: Iterable[NewJob]) -> Full | None:
-    """Return why these jobs may not enter if all of them are new; None if they may."""
-    for lane, count in Counter(job.lane for job in jobs).items():
-        full = refusal_of(tx, lane, count)
+def refusal_for_jobs(tx: SqliteTransaction, jobs: Collection[NewJob]) -> Full | None:
+    """Return why these jobs may not enter if all of them are new; None if they may.
+
+    A bound does not refuse a job that waits for a log.
+    """
+    starting = Counter({job.lane: 0 for job in jobs})
+    starting.update(job.lane for job in jobs if job.wait is None)
+    for lane, count in starting.items():
+        full = refusal_of(tx, lane, count) if count else closed_refusal(tx, lane)
         if full is not None:
             return full
     return None
@@ -200,7 +216,7 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
         tx.db.rows("rollback to inserting")
         answers = [insert_or_find(tx, row) for row in rows]
     else:
-        answers = [Enqueued(row[0], True, row[3]) for row in rows]
+        answers = [Enqueued(row[0], True, row[STATE]) for row in rows]
     tx.db.rows("release inserting")
     if tx.has_guards:
         for lane, count in Counter(
@@ -212,10 +228,42 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
     return answers
 
 
-def insert_or_find(tx: SqliteTransaction, row: tuple[Any, ...]) -> Enqueued:
+def insert_without_key(tx: SqliteTransaction, job: NewJob) -> Enqueued:
+    """Insert one job that may have ties."""
+    ties = encode_ties(job)
+    if ties is None:
+        return insert_plain(tx, (job,))[0]
+    row = row_of(tx, job, due_at(tx, job))
+    if not insert_tied(tx, job, row, ties):
+        return answer_from_stored(tx, job.id)
+    return Enqueued(job.id, True, row[STATE])
+
+
+def insert_tied(tx: SqliteTransaction, job: NewJob, row: list[Any], ties: str) -> bool:
+    """Insert a job with its ties; return False if it is already stored.
+
+    `row` gets the state `blocked` if the job has to wait.
+    """
+    wait = job.wait
+    if wait is not None and is_over(tx, *wait):
+        wait = None
+    if wait is not None:
+        # The delay counts from the end of the wait, a time is kept.
+        row[STATE], row[RUN_AT] = BLOCKED, job.run_at
+    if not tx.db.changed_by_many(INSERT_TIED_JOB, ((*row, ties),)):
+        return False
+    if wait is None:
+        enter_lane(tx, job.lane)
+    else:
+        tx.db.rows(INSERT_WAIT, (job.id, *wait, job.delay_seconds, job.lane))
+        enter_lane_blocked(tx, job.lane)
+    return True
+
+
+def insert_or_find(tx: SqliteTransaction, row: list[Any]) -> Enqueued:
     """Insert one job; if it is already stored or finished, return its current state."""
     if tx.db.changed_by_many(INSERT_JOB, (row,)):
-        return Enqueued(row[0], True, row[3])
+        return Enqueued(row[0], True, row[STATE])
     return answer_from_stored(tx, row[0])
 
 
@@ -230,9 +278,10 @@ def due_at(tx: SqliteTransaction, job: NewJob) -> float | None:
     return tx.now + job.delay_seconds if job.delay_seconds > 0 else None
 
 
-def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[Any, ...]:
+def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> list[Any]:
+    """Return the values of `insert_job`."""
     key = job.key
-    return (
+    return [
         job.id,
         job.lane,
         job.rank,
@@ -244,7 +293,7 @@ def row_of(tx: SqliteTransaction, job: NewJob, run_at: float | None) -> tuple[An
         None if key is None else key.key,
         None if key is None else key.mode,
         tx.now,
-    )
+    ]
 
 
 def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
@@ -270,16 +319,28 @@ def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
     """Store a new job that takes the key; a debounced one waits first."""
     wait = key.delay_seconds
     row = row_of(tx, job, tx.now + wait if wait > 0 else due_at(tx, job))
-    enter_lane(tx, job.lane)
-    tx.db.rows(INSERT_JOB, row)
+    ties = encode_ties(job)
+    if ties is None:
+        enter_lane(tx, job.lane)
+        tx.db.rows(INSERT_JOB, tuple(row))
+    else:
+        insert_tied(tx, job, row, ties)
     take_key(tx, job.id, key)
-    return Enqueued(job.id, True, row[3])
+    return Enqueued(job.id, True, row[STATE])
 
 
 def rewrite_holder(
     tx: SqliteTransaction, job: NewJob, key: KeyClaim, held: HeldKey
 ) -> Enqueued:
-    """Give the waiting holder this job's arguments and due time."""
+    """Give the waiting holder this job's arguments and due time.
+
+    A node of a plan gets the arguments only.
+    """
+    if held.has_ties:
+        tx.db.rows(REWRITE_TIED_JOB, (held.id, job.payload))
+        take_key(tx, held.id, key)
+        same_args = held.holder.same_args
+        return Enqueued(held.id, False, held.state_code, same_args, replaced=True)
     run_at = due_at(tx, job)
     if key.delay_seconds > 0:
         run_at = tx.now + key.delay_seconds

@@ -44,10 +44,11 @@ CLAIM_BYTES_MAX = (
 )  # of arguments, per lane and call; the last job may exceed it
 ID, PAYLOAD, OPTS = map(Claim._fields.index, ("id", "payload", "opts"))
 decode_packed = msgspec.json.Decoder(list[list[Any]]).decode
-# After the fields of a Claim, a row has its key and the key's mode.
+# After the fields of a Claim, a row has its key, the key's mode, and whether it has ties.
 WIDTH = len(Claim._fields)
 claimed_key = itemgetter(WIDTH)
 claimed_key_mode = itemgetter(WIDTH + 1)
+has_ties = itemgetter(WIDTH + 2)
 
 NO_OUTCOMES = SqliteRecordedOutcomes([], [])
 
@@ -70,7 +71,14 @@ class SqliteExchange(SqliteCapability):
             claims = claimed_before(tx, worker) if resync else []
             due = promote_lanes(tx, lanes, worker)
             more = claim_lanes(tx, worker, lanes, want, known, claims)
-            return Exchanged(claims, recorded.rejected, recorded.cancelled, more, due)
+            return Exchanged(
+                claims,
+                recorded.rejected,
+                recorded.cancelled,
+                more,
+                due,
+                0.0 if tx.has_marked_logs else None,
+            )
 
         # A power cut ends every worker of this file, so claims alone need no flush.
         return await self.context.writer.write(
@@ -143,11 +151,11 @@ def jobs_within_bytes(tx: SqliteTransaction, lane: str, room: int) -> int:
 def claim_packed(
     tx: SqliteTransaction, worker: int, lane: str, room: int
 ) -> list[Claim] | None:
-    """Claim many jobs without keys; None if one needs `claim_rows`, and none is claimed."""
+    """Claim many plain jobs; None if one needs `claim_rows`, and none is claimed."""
     if room < PACKED_MIN:
         return None
-    ((packed, keys),) = tx.db.rows(LOOK_PACKED, (lane, room))
-    if keys:
+    ((packed, special),) = tx.db.rows(LOOK_PACKED, (lane, room))
+    if special:
         return None
     try:
         rows = decode_packed(packed)
@@ -178,6 +186,7 @@ def claim_rows(
         rows = tx.db.rows(LOOK_KNOWN, (lane, room, names))
         if rows:
             tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
+    tx.special.update(row[0] for row in rows if has_ties(row))
     if any(map(claimed_key, rows)):
         free_waiting_keys(tx, [row for row in rows if claimed_key(row) is not None])
     return rows
@@ -191,4 +200,4 @@ def free_waiting_keys(tx: SqliteTransaction, keyed: Sequence[Row]) -> None:
     for row in keyed:
         if claimed_key_mode(row) == WAITING:
             tx.db.rows(FREE_KEY, (claimed_key(row), row[0]))
-        tx.keyed.add(row[0])
+        tx.special.add(row[0])

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, READY
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
+from durio.model.ties import entry_body
 from durio.stores.sqlite.bounds import add_to_depth
 from durio.stores.sqlite.death_counts import count_death
 from durio.stores.sqlite.keys import free_at_end, free_for_good
+from durio.stores.sqlite.logs import EndedJob, append_ends
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import NO_WORKER, SqliteTransaction
 
@@ -56,7 +58,7 @@ def leave_running(
     rows = tx.db.rows(LEAVE_RUNNING, values)
     if not rows:
         return None
-    state, key, mode, lane, task = rows[0]
+    state, key, mode, lane, task, ties = rows[0]
     if state <= READY:
         add_to_depth(tx, lane)  # without a check: the job was accepted before
     if state == READY:
@@ -64,6 +66,9 @@ def leave_running(
     elif state > READY:
         if state == DEAD:
             count_death(tx, outcome.id, lane, task)
+        if ties is not None:
+            body = entry_body(state, None, outcome.error)
+            append_ends(tx, (EndedJob(outcome.id, state, ties, body),))
         gone = state == CANCELLED and keeps_nothing(outcome.keep)
         free_key_at_end(tx, outcome.id, state, key, mode, gone=gone)
     return SqliteExit(state, lane, task)

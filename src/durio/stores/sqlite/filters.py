@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from durio.model.codec import json_text
-from durio.model.job import DEAD, READY, RUNNING, SCHEDULED
+from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
 
@@ -29,6 +29,10 @@ class IndexWalk(NamedTuple):
 WALKS = {
     SCHEDULED: IndexWalk(
         "job indexed by job_scheduled", "state = 0", ("queue", "run_at", "seq")
+    ),
+    # The table `waits` has the blocked jobs.
+    BLOCKED: IndexWalk(
+        "(select job.* from waits cross join job using (seq))", "state = 1", ("seq",)
     ),
     READY: IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
     RUNNING: IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),

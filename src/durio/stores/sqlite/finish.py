@@ -17,9 +17,13 @@ import msgspec
 
 from durio.model.job import CANCELLED, DONE
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
+from durio.model.ties import entry_body
+from durio.ports.conflicts import Conflict
 from durio.ports.exchange import Rejected
+from durio.stores.sqlite.effects import with_effects
 from durio.stores.sqlite.exit import keeps_nothing, leave_running
 from durio.stores.sqlite.keys import free_at_end, free_for_good
+from durio.stores.sqlite.logs import EndedJob, append_ends
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -34,6 +38,10 @@ IS_REGISTERED = statement("is_registered")
 PACKED_BYTES_MAX = 64 << 20  # of results; SQLite refuses a text of more than 1 GB
 
 
+# By job: why its effects could not be written.
+OutcomeConflicts = dict[bytes, Conflict]
+
+
 class SqliteRecordedOutcomes(NamedTuple):
     rejected: list[Rejected]
     cancelled: list[bytes]
@@ -45,6 +53,7 @@ def record_outcomes(
     """Record progress updates, then done jobs, then all other ends."""
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
     refused: list[Outcome] = []
+    conflicts: OutcomeConflicts = {}
     cancelled: list[bytes] = []
     others: list[Outcome] = []
     if len(done) < len(outcomes):
@@ -53,14 +62,14 @@ def record_outcomes(
             tx, worker, filter(is_progress_update, others)
         )
     if done:
-        refused += record_done(tx, worker, done)
+        refused += record_done(tx, worker, done, conflicts)
     for outcome in filterfalse(is_progress_update, others):
         passed = leave_running(tx, worker, outcome, except_worker=worker)
         if passed is None:
             refused.append(outcome)
         elif passed.state == CANCELLED and outcome.kind != OutcomeKind.CANCEL:
             cancelled.append(outcome.id)
-    rejected = classify_refused(tx, worker, refused) if refused else []
+    rejected = classify_refused(tx, worker, refused, conflicts) if refused else []
     return SqliteRecordedOutcomes(rejected, cancelled)
 
 
@@ -86,25 +95,30 @@ def record_progress_updates(
 
 
 def record_done(
-    tx: SqliteTransaction, worker: int, done: list[Outcome]
+    tx: SqliteTransaction,
+    worker: int,
+    done: list[Outcome],
+    conflicts: OutcomeConflicts,
 ) -> list[Outcome]:
     """Write state, result and end time, and free keys, together; return the refused."""
-    keyed = tx.keyed
-    plain = [o for o in done if o.keep is None and o.id not in keyed]
+    special = tx.special
+    plain = [
+        o for o in done if o.keep is None and o.effects is None and o.id not in special
+    ]
     if plain and not finish_plain(tx, worker, plain):
         plain = []
     if len(plain) == len(done):
         return []
     quick = {o.id for o in plain}
     slow = [o for o in done if o.id not in quick]
-    return [o for o in slow if not finish_one(tx, worker, o)]
+    return [o for o in slow if not finish_one(tx, worker, o, conflicts)]
 
 
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
     """Finish all jobs, or none.
 
-    Return False if one was refused, has a key, or has a result that is not UTF-8, and if
-    the results are large.
+    Return False if one was refused, has a key or ties, or has a result that is not UTF-8,
+    and if the results are large.
     """
     alike: dict[tuple[int, float], list[Outcome]] = {}
     for outcome in done:
@@ -137,26 +151,47 @@ def packed(outcomes: Sequence[Outcome]) -> str:
     return msgspec.json.encode(results).decode()
 
 
-def finish_one(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
-    """Finish one job and free its key; return False if the fence refused."""
-    tx.keyed.discard(outcome.id)
-    fence = (outcome.id, outcome.claim_no, worker)
-    if keeps_nothing(outcome.keep):
-        for job_id, key, _ in (taken := tx.db.rows(FINISH_WITHOUT_TRACE, fence)):
-            if key is not None:
-                free_for_good(tx, job_id, key)
-        return bool(taken)
-    seconds, count, bucket = outcome.keep or (tx.retention.done_seconds, None, None)
-    ends = (tx.now, outcome.result, tx.now + outcome.result_seconds, tx.now + seconds)
-    kept = (None if count is None else bucket, count)
-    for job_id, key, mode in (taken := tx.db.rows(FINISH_DONE, (*fence, *ends, *kept))):
-        if key is not None:
-            free_at_end(tx, job_id, key, mode, DONE)
+def finish_one(
+    tx: SqliteTransaction, worker: int, outcome: Outcome, conflicts: OutcomeConflicts
+) -> bool:
+    """Finish one job, with its key, ties and effects; return False if it was refused."""
+    tx.special.discard(outcome.id)
+    found: list[Conflict] = []
+    taken = with_effects(
+        tx, outcome.effects, lambda: write_done(tx, worker, outcome), found
+    )
+    if found:
+        conflicts[outcome.id] = found[0]
     return bool(taken)
 
 
+def write_done(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
+    fence = (outcome.id, outcome.claim_no, worker)
+    if keeps_nothing(outcome.keep):
+        rows = tx.db.rows(FINISH_WITHOUT_TRACE, fence)
+    else:
+        seconds, count, bucket = outcome.keep or (tx.retention.done_seconds, None, None)
+        until = tx.now + outcome.result_seconds
+        ends = (tx.now, outcome.result, until, tx.now + seconds)
+        kept = (None if count is None else bucket, count)
+        rows = tx.db.rows(FINISH_DONE, (*fence, *ends, *kept))
+    for job_id, key, mode, ties in rows:
+        if key is not None:
+            if keeps_nothing(outcome.keep):
+                free_for_good(tx, job_id, key)
+            else:
+                free_at_end(tx, job_id, key, mode, DONE)
+        if ties is not None and not outcome.is_quiet:
+            body = entry_body(DONE, outcome.result, None)
+            append_ends(tx, (EndedJob(job_id, DONE, ties, body),))
+    return bool(rows)
+
+
 def classify_refused(
-    tx: SqliteTransaction, worker: int, refused: Sequence[Outcome]
+    tx: SqliteTransaction,
+    worker: int,
+    refused: Sequence[Outcome],
+    conflicts: OutcomeConflicts,
 ) -> list[Rejected]:
     """Tell which refused outcomes an earlier call stored, and which were fenced off.
 
@@ -166,7 +201,9 @@ def classify_refused(
     """
     registered = tx.db.rows(IS_REGISTERED, (worker, tx.boot))
     return [
-        Rejected(
+        Rejected(o.id, o.claim_no, already_stored=False, conflict=conflicts[o.id])
+        if o.id in conflicts
+        else Rejected(
             o.id, o.claim_no, already_stored=bool(registered) or is_stored_end(tx, o)
         )
         for o in refused

@@ -8,11 +8,13 @@ A key's window that has ended is not opened again.
 from collections import Counter
 from collections.abc import Sequence
 
+from durio.model.effects import Effects
 from durio.model.ids import format_ids
-from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, StoredJob
+from durio.model.job import BLOCKED, CANCELLED, DEAD, DONE, READY, RUNNING, StoredJob
 from durio.model.keys import WINDOW, payload_digest
 from durio.model.names import namespace_of
 from durio.model.outcome import KeepRule
+from durio.model.ties import load_ties
 from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
@@ -35,8 +37,10 @@ from durio.stores.sqlite.bounds import (
 from durio.stores.sqlite.bulk import SqliteBulkMark, still_matches
 from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.death_counts import next_death
+from durio.stores.sqlite.effects import write_effects
 from durio.stores.sqlite.exit import keeps_nothing
 from durio.stores.sqlite.keys import free_for_good
+from durio.stores.sqlite.logs import EndedJob, append_ends, is_over
 from durio.stores.sqlite.rename_jobs import has_task, rename_job
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -52,6 +56,10 @@ RETRY_JOB = statement("retry_job")
 DISCARD_JOB = statement("discard_job")
 RUN_JOB_NOW = statement("run_job_now")
 MOVE_JOB = statement("move_job")
+MOVE_WAIT = statement("move_wait")
+BLOCK_JOB = statement("block_job")
+INSERT_WAIT = statement("insert_wait")
+STOP_WAITING = statement("stop_waiting")
 RESTORE_JOB = statement("restore_job")
 INSERT_QUEUE = statement("insert_queue")
 
@@ -62,8 +70,14 @@ def act_on_ids(
     action: Action,
     only: tuple[Query, SqliteBulkMark] | None,
     note: AuditNote | None,
+    effects: Effects | None = None,
 ) -> tuple[list[Acted], int | None]:
-    """Act on each of these jobs; return the results in this order, and the audit line."""
+    """Act on each of these jobs; return the results in this order, and the audit line.
+
+    EffectsRefused undoes everything if a condition of the effects does not hold.
+    """
+    if effects is not None:
+        write_effects(tx, effects)
     acted: list[Acted] = []
     lanes: dict[bytes, str] = {}
     to = action.lane if isinstance(action, MoveJobs) else None
@@ -115,13 +129,14 @@ def act_on_job(
     """Act on one job, depending on its state; return the state after."""
     match action:
         case CancelJobs():
-            return cancel_job(tx, job_id, state)
+            return cancel_job(tx, job_id, state, action)
         case DiscardJobs():
             return discard_job(tx, job_id, state)
         case RunJobsNow():
             return run_job_now(tx, job_id, state)
         case MoveJobs():
             tx.db.rows(MOVE_JOB, (job_id, action.lane))
+            tx.db.rows(MOVE_WAIT, (job_id, action.lane))
             return state
         case RenameJobs():
             if state in action.states:
@@ -131,7 +146,9 @@ def act_on_job(
             return retry_job(tx, job_id, state, action.payload)
 
 
-def cancel_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
+def cancel_job(
+    tx: SqliteTransaction, job_id: bytes, state: int, action: CancelJobs
+) -> int:
     """Cancel a waiting job; mark a running one and wake its worker."""
     if state >= DONE:
         return state
@@ -140,10 +157,15 @@ def cancel_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
             tx.woken_workers.add(worker)
         return RUNNING
     gone_at = tx.now + tx.retention.done_seconds
-    key, opts, lane = tx.db.rows(CANCEL_WAITING, (job_id, tx.now, gone_at))[0]
+    values = (job_id, tx.now, gone_at, action.reason)
+    key, opts, lane, ties = tx.db.rows(CANCEL_WAITING, values)[0]
     subtract_from_depth(tx, lane)
+    if state == BLOCKED:
+        tx.db.rows(STOP_WAITING, (job_id,))
     if key is not None:
         free_for_good(tx, job_id, key)
+    if ties is not None and not action.is_quiet:
+        append_ends(tx, (EndedJob(job_id, CANCELLED, ties, None),))
     keep = retention_of(opts)
     if keep is not None:
         apply_retention(tx, job_id, keep)
@@ -164,8 +186,13 @@ def retry_job(
     """Restart a dead or cancelled job; leave others unchanged."""
     if state not in (DEAD, CANCELLED) or not retake_key(tx, job_id, payload):
         return state
-    for (lane,) in tx.db.rows(RETRY_JOB, (job_id, payload, tx.now)):
+    for lane, ties in tx.db.rows(RETRY_JOB, (job_id, payload, tx.now)):
         add_to_depth(tx, lane)
+        wait = None if ties is None else load_ties(ties).wait
+        if wait is not None and not is_over(tx, *wait):
+            tx.db.rows(BLOCK_JOB, (job_id,))
+            tx.db.rows(INSERT_WAIT, (job_id, *wait, 0.0, lane))
+            return BLOCKED
         tx.wake(lane)
     return READY
 

@@ -20,6 +20,7 @@ class HeldKey(NamedTuple):
     state_code: int
     lane: str
     created_at: float  # of the holder; debounce counts from this time
+    has_ties: bool
     holder: KeyHolder
 
 
@@ -27,13 +28,14 @@ def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
     rows = tx.db.rows(FIND_KEY_HOLDER, (claim.key,))
     if not rows:
         return None
-    job_id, code, until, digest, created_at, lane = rows[0]
+    job_id, code, until, digest, created_at, lane, has_ties = rows[0]
     holder = KeyHolder(
         state=None if code is None else STATE_BY_CODE[code],
         in_window=until is not None and until > tx.now,
         same_args=digest == claim.digest,
     )
-    return HeldKey(job_id, code or 0, lane or "", created_at or 0.0, holder)
+    made = created_at or 0.0
+    return HeldKey(job_id, code or 0, lane or "", made, bool(has_ties), holder)
 
 
 def take_key(tx: SqliteTransaction, job_id: bytes, claim: KeyClaim) -> None:

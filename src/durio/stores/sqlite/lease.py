@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from durio.model.codec import json_text
+from durio.model.effects import Put
 from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
-from durio.ports.records import Put
 from durio.stores.commit_rules import check_puts
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import Database

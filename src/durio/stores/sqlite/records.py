@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from durio.model.effects import Put
 from durio.model.worker_commands import commanded_worker
 from durio.ports.records import (
     Due,
-    Put,
     Record,
     check_due_limit,
     due_of,

@@ -31,6 +31,7 @@ from durio.stores.sqlite.live_events import (
     SocketLiveEvents,
     SqliteLiveEvents,
 )
+from durio.stores.sqlite.logs import SqliteLogs
 from durio.stores.sqlite.reader import ReaderThread
 from durio.stores.sqlite.records import SqliteRecords
 from durio.stores.sqlite.schema import (
@@ -83,6 +84,7 @@ class SqliteStore(
     SqliteBrowse,
     SqliteRecords,
     SqliteCommit,
+    SqliteLogs,
     SqliteLive,
     SqliteTransactions,
 ):

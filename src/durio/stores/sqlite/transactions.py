@@ -13,7 +13,7 @@ import apsw
 from durio.model.errors import StoreError, StoreUnavailable, WrongTransaction
 from durio.model.outcome import Outcome, with_progress
 from durio.ports.transactions import OwnTransaction
-from durio.stores.job_rules import lease_lost
+from durio.stores.job_rules import raise_if_rejected
 from durio.stores.sqlite.caller_connection import (
     UnsentWakeups,
 )
@@ -102,8 +102,8 @@ class SqliteOwnTransaction:
         try:
             db = self._checked()
             tx = transaction_on(self._context, db)
-            if record_outcomes(tx, self._worker, with_progress(outcome)).rejected:
-                raise lease_lost(outcome.id)
+            recorded = record_outcomes(tx, self._worker, with_progress(outcome))
+            raise_if_rejected(recorded.rejected)
             at_commit = True
             db.rows("commit")
         except apsw.Error as error:

@@ -24,6 +24,7 @@ from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import OwnDatabase
 from durio.stores.sqlite.exit import leave_running
 from durio.stores.sqlite.lease import release_worker_files
+from durio.stores.sqlite.logs import prune_logs
 from durio.stores.sqlite.records import prune_records
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store_files import close_quietly
@@ -218,6 +219,7 @@ def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
     """
     prune_audit(tx, limit)
     prune_records(tx, limit)
+    prune_logs(tx, limit)
     went = deleted_rows(tx, PRUNE_AGED, (tx.now, limit))
     went += deleted_rows(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
     bucket = tx.db.value(NEXT_BUCKET, ("",))

@@ -66,14 +66,16 @@ class SqliteTransaction:
     boot: str
     retention: RetentionSettings
     known_lanes: frozenset[str] | set[str]
-    # Ids of claimed jobs with a key: a hint for which way of finishing is faster.
-    keyed: set[bytes]
+    # Ids of claimed jobs with a key or ties: a hint for which way of finishing is faster.
+    special: set[bytes]
     # By lane: its guard, or None if it has none. Only lanes that were read; see bounds.py.
     guards: dict[str, SqliteGuard | None] | None = None  # None: nothing read yet
     has_guards: bool = False  # whether any lane of the store has a guard
     in_caller_tx: bool = False  # the caller's own transaction
     enters_full: bool = False  # full queues accept the jobs and are only reported
+    enters_closed: bool = False  # closed queues accept the jobs too
     full_queues: list[Full] = field(default_factory=list[Full])
+    has_marked_logs: bool = False  # jobs whose wait is over are left for `settle`
     new_lanes: set[str] = field(default_factory=set[str])
     # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
     woken_lanes: dict[str, int] = field(default_factory=dict[str, int])
@@ -226,7 +228,7 @@ class Writer(Protocol):
 
 
 CHECKPOINT_PAGES = 4000
-KEYED_MAX = 100_000
+SPECIAL_MAX = 100_000
 FILE_CHECK_SECONDS = 1.0
 WAKEUPS_MAX = 32  # per lane and commit; more workers would find no job
 
@@ -258,7 +260,7 @@ class WriteSession:
         self._db: OwnDatabase | None = None
         self._flushes = True  # whether this connection flushes commits to the disk
         self._known_lanes: set[str] = set()
-        self._keyed: set[bytes] = set()
+        self._special: set[bytes] = set()
         self._log_pages = 0
         self._commits = 0
         self.inode: Inode | None = None
@@ -294,7 +296,7 @@ class WriteSession:
             boot=self.clock.boot_id(),
             retention=self._retention,
             known_lanes=self._known_lanes,
-            keyed=self._keyed,
+            special=self._special,
         )
 
     def _check_not_replaced(self) -> None:
@@ -319,8 +321,8 @@ class WriteSession:
         tx.db.rows("commit")
         self._commits += 1
         self._known_lanes |= tx.new_lanes
-        if len(self._keyed) > KEYED_MAX:
-            self._keyed.clear()  # a hint only
+        if len(self._special) > SPECIAL_MAX:
+            self._special.clear()  # a hint only
         # Committed. Errors below must not be reported as a failed write.
         for act in tx.after_commit:
             with suppress(OSError):

@@ -23,10 +23,11 @@ where name = :lane and (maxsize is not null or hand_maxsize is not null or is_ov
 update queue set depth = depth + :jobs where name = :lane
 
 -- name: count_depth(lane)
--- A bound begins to hold. No job is `blocked` yet; blocked jobs would be counted here too.
+-- A bound begins to hold: the waiting jobs are counted.
 update queue
 set is_over = 0, depth = (select count(*) from job where state = 2 and queue = :lane)
   + (select count(*) from job where state = 0 and queue = :lane)
+  + (select count(*) from waits where queue = :lane)
 where name = :lane
 
 -- name: read_bound(lane)
@@ -63,6 +64,7 @@ where name >= :first and name < :end and hand_maxsize is null and maxsize is nul
 -- Reads index entries only, and at most `limit` of each state.
 select (select count(*) from (select 1 from job where state = 2 and queue = :lane limit :limit))
   + (select count(*) from (select 1 from job where state = 0 and queue = :lane limit :limit))
+  + (select count(*) from (select 1 from waits where queue = :lane limit :limit))
 
 -- name: mark_over(lane, soft_max, depth)
 -- Sets the mark of the soft bound, or clears it with 0.

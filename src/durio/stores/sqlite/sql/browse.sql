@@ -5,6 +5,11 @@
 -- The caller appends an index and conditions.
 select {stored}, seq from job
 
+-- name: read_blocked_jobs()
+-- only here: blocked jobs of PostgreSQL are found in `waits` by every read.
+-- The caller appends conditions.
+select {stored}, seq from (select job.* from waits cross join job using (seq)) as job
+
 -- name: read_states(ids)
 -- `ids` is a JSON list of ids in hexadecimal.
 select id, state from job where id in (select unhex(value) from json_each(:ids))
@@ -68,6 +73,9 @@ where state = 2 and queue >= :first and queue < :end group by queue
 union all
 select queue, 0, count(*) from job
 where state = 0 and queue >= :first and queue < :end group by queue
+union all
+select queue, 1, count(*) from waits
+where queue >= :first and queue < :end group by queue
 union all
 select queue, 3, count(*) from job indexed by job_running
 where state = 3 and queue >= :first and queue < :end group by queue

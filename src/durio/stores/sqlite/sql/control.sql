@@ -10,7 +10,11 @@ set paused = coalesce(:paused, paused), closed = coalesce(:closed, closed)
 
 -- name: move_job(id, to_lane)
 -- only here: PostgreSQL moves rows of `ready` and `sched`.
-update job set queue = :to_lane where id = :id and state in (0, 2)
+update job set queue = :to_lane where id = :id and state in (0, 1, 2)
+
+-- name: move_wait(id, to_lane)
+-- only here: a blocked job of PostgreSQL is a row of `sched`.
+update waits set queue = :to_lane where seq = (select seq from job where id = :id)
 
 -- name: find_task_and_key(id)
 -- only here: PostgreSQL locks the jobs that it renames (`lock_jobs`, `find_keys_of_final_jobs`).
@@ -24,10 +28,10 @@ update job set task = :task, ukey = :key where id = :id
 -- Read first, so that an action can report the state before and after.
 select state, queue from job where id = :id
 
--- name: cancel_waiting(id, now, gone_at)
-update job set state = 6, finished_at = :now, gone_at = :gone_at
+-- name: cancel_waiting(id, now, gone_at, reason)
+update job set state = 6, finished_at = :now, gone_at = :gone_at, reason = :reason
 where id = :id and state < 3
-returning ukey, opts, queue
+returning ukey, opts, queue, ties
 
 -- name: cancel_running(id)
 -- Asks the worker to cancel it; the worker reads this with its next renewal.
@@ -59,7 +63,11 @@ set state = 2, retried = 0, losses = 0, lost = 0, snoozed = 0, cancel = 0, alone
   died_at = null, died_no = null, gone_at = null, progress = null, reason = null,
   bucket = null, keep_count = null, payload = coalesce(:payload, payload)
 where id = :id and state in (5, 6)
-returning queue
+returning queue, ties
+
+-- name: block_job(id)
+-- After `retry_job`, for a job that has to wait for a log again.
+update job set state = 1 where id = :id
 
 -- name: run_job_now(id, now)
 -- A scheduled job becomes ready and is due from now on.

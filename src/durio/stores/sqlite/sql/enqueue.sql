@@ -12,6 +12,21 @@ values (
 )
 on conflict (id) do nothing
 
+-- name: insert_tied_job(id, lane, rank, state, task, payload, run_at, opts, key, key_mode, now, ties)
+-- only here: PostgreSQL stores ties by a statement of their own.
+-- `insert_job` for a job that waits for a log, or appends to logs when it ends.
+insert into job (
+  id, queue, rank, state, task, payload, run_at, opts, ukey, umode, created_at, ties
+)
+values (
+  :id, :lane, :rank, :state, :task, :payload, :run_at, :opts, :key, :key_mode, :now, :ties
+)
+on conflict (id) do nothing
+
+-- name: rewrite_tied_job(id, payload)
+-- `rewrite_job` for a node of a plan: only its arguments change.
+update job set payload = :payload where id = :id
+
 -- name: rewrite_job(id, lane, rank, state, task, payload, run_at, opts, key_mode)
 -- Called by enqueue when a key says "replace": the waiting holder of the key gets new
 -- arguments. It keeps its id, its place in the queue (`seq`) and its fence (`claim_no`).

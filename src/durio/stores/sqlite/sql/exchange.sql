@@ -39,7 +39,7 @@ where state = 2 and queue = :lane order by rank, seq limit :room
 -- The next jobs of a lane, as claims. `claim_ready` then takes these same jobs: no other
 -- connection can write between the two. Two plain statements are faster than one with
 -- RETURNING.
-select id, claim_no + 1, {claim}, ukey, umode
+select id, claim_no + 1, {claim}, ukey, umode, ties is not null
 from job
 where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)
@@ -47,12 +47,12 @@ order by rank, seq limit :room
 
 -- name: look_packed(lane, room)
 -- only here: PostgreSQL reads and claims in one statement.
--- `look_ready` as one JSON array, with the number of jobs that have a key: one row instead of
--- hundreds, and the interpreter runs other code meanwhile.
+-- `look_ready` as one JSON array, with the number of jobs that have a key or ties: one row
+-- instead of hundreds, and the interpreter runs other code meanwhile.
 -- A payload that is not UTF-8 makes the array undecodable; the caller then reads rows.
 select
   cast(json_group_array(json_array(hex(id), claim_no + 1, {claim_as_json})) as blob),
-  count(ukey)
+  count(ukey) + count(ties)
 from (
   select * from job
   where state = 2 and queue = :lane
@@ -73,7 +73,7 @@ where seq in (
 -- only here: PostgreSQL reads and claims in one statement.
 -- `look_ready` for a worker that has found a task it does not know. `tasks` is a JSON list of
 -- the tasks it knows.
-select id, claim_no + 1, {claim}, ukey, umode
+select id, claim_no + 1, {claim}, ukey, umode, ties is not null
 from job
 where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)

@@ -4,8 +4,8 @@
 
 -- name: finish_plain(ids, claim_no, worker, now, results, result_until, gone_at)
 -- only here: PostgreSQL's `finish_jobs` covers this case.
--- `finish_done` for many jobs with the same claim number and times, without a key and
--- without a retention of their own. `ids` are 16 bytes each, `results` is a JSON array. One
+-- `finish_done` for many jobs with the same claim number and times, without a key, ties or
+-- a retention of their own. `ids` are 16 bytes each, `results` is a JSON array. One
 -- statement for all of them: the interpreter runs other code meanwhile. It returns no rows;
 -- the caller compares the number of changed rows. The plus signs keep SQLite from reading
 -- all jobs of the worker instead of these.
@@ -15,6 +15,7 @@ set state = 4, worker = null, finished_at = :now, result = cast(each.value as bl
 from json_each(:results) as each
 where job.id = substr(:ids, 1 + 16 * each.key, 16) and +job.state = 3
   and job.claim_no = :claim_no and +job.worker = :worker and job.ukey is null
+  and job.ties is null
 
 -- name: finish_done(id, claim_no, worker, now, result, result_until, gone_at, bucket, keep_count)
 -- only here: PostgreSQL finishes all jobs of a call in one statement (`finish_jobs`).
@@ -24,14 +25,14 @@ set state = 4, worker = null, finished_at = :now, result = :result,
   result_until = :result_until, gone_at = :gone_at, bucket = :bucket,
   keep_count = :keep_count
 where id = :id and claim_no = :claim_no and worker = :worker and state = 3
-returning id, ukey, umode
+returning id, ukey, umode, ties
 
 -- name: finish_without_trace(id, claim_no, worker)
 -- only here: PostgreSQL's `finish_jobs` covers this case.
 -- One done job that is not kept.
 delete from job
 where id = :id and claim_no = :claim_no and worker = :worker and state = 3
-returning id, ukey, umode
+returning id, ukey, umode, ties
 
 -- name: leave_running(id, claim_no, worker, kind, run_at, error, reason, killed_process, now, cancelled_gone_at, dead_gone_at, bucket, keep_count, parks)
 -- The one exit from `running`, except done: `model.transitions.way_out` in SQL. Retries,
@@ -92,7 +93,7 @@ from (
   where id = :id and claim_no = :claim_no and worker is :worker and state = 3
 ) as exit
 where seq = exit.exit_seq
-returning state, ukey, umode, queue, task
+returning state, ukey, umode, queue, task, ties
 
 -- name: delete_job(id)
 -- only here: PostgreSQL writes no row for a job that keeps nothing.

@@ -1,0 +1,54 @@
+"""The ties of a stored job to logs: what it waits for, and what it appends when it ends."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from durio.model.job import DONE, NewJob
+from durio.model.logs import END_BY_STATE, OnEnd, Wait
+
+ENTRY_BODY_MAX = 4 * 1024  # a longer result or error is read from the job
+
+
+class Ties(NamedTuple):
+    """The ties of a job; stored as JSON, a list of two."""
+
+    wait: Wait | None  # kept for a retry, also when the wait is over
+    on_end: tuple[OnEnd, ...]
+
+
+_decoder = msgspec.json.Decoder(Ties)
+
+
+def encode_ties(job: NewJob) -> str | None:
+    """Return the ties of a new job as they are stored; None if it has none."""
+    if job.wait is None and not job.on_end:
+        return None
+    return dump_ties(Ties(job.wait, job.on_end))
+
+
+def dump_ties(ties: Ties) -> str:
+    return msgspec.json.encode(ties).decode()
+
+
+def load_ties(text: str) -> Ties:
+    return _decoder.decode(text)
+
+
+def entries_at_end(ties: Ties, state: int) -> tuple[list[OnEnd], Ties]:
+    """Return what a job appends in this final state, and the ties that it keeps."""
+    bit = END_BY_STATE[state]
+    due = [end for end in ties.on_end if end.when & bit]
+    kept = tuple(end for end in ties.on_end if not end.when & bit)
+    return due, ties._replace(on_end=kept)
+
+
+def entry_uid(end: OnEnd) -> str | None:
+    """Return the id that keeps a log from taking a second entry of this tag."""
+    return f"m{end.tag}" if end.once else None
+
+
+def entry_body(state: int, result: bytes | None, error: bytes | None) -> bytes | None:
+    """Return the body of an entry: result or error, unless it is too long."""
+    body = result if state == DONE else error
+    return None if body is None or len(body) > ENTRY_BODY_MAX else body

@@ -1,0 +1,242 @@
+"""Logs: append entries, and let jobs go that have waited for them.
+
+What a job appends when it ends is data in its row (`ties`), because a rescue or an operator
+may end it. Every end calls `append_ends` in its own transaction.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from durio.model.effects import Append, Extend
+from durio.model.ids import id_text
+from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
+from durio.model.ties import dump_ties, entries_at_end, entry_uid, load_ties
+from durio.ports.conflicts import Conflict, EffectsRefused
+from durio.ports.logs import Entry
+from durio.ports.records import is_storable
+from durio.ports.upkeep import Settled
+from durio.stores.sqlite.context import SqliteCapability
+from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.write_session import SqliteTransaction
+
+EXTEND_LOG = statement("extend_log")
+EXPIRE_LOG = statement("expire_log")
+APPEND_ENTRY = statement("append_entry")
+HAS_ENTRY = statement("has_entry")
+READ_LENGTH = statement("read_length")
+READ_ENTRIES = statement("read_entries")
+TRIM_LOG = statement("trim_log")
+DROP_LOG = statement("drop_log")
+FIND_WAITERS = statement("find_waiters")
+END_WAIT = statement("end_wait")
+UNBLOCK_JOB = statement("unblock_job")
+MARK_LOG = statement("mark_log")
+FIND_MARKED_LOGS = statement("find_marked_logs")
+FIND_EXPIRED_LOGS = statement("find_expired_logs")
+DELETE_ENTRIES = statement("delete_entries")
+READ_TIES = statement("read_ties")
+WRITE_TIES = statement("write_ties")
+EXTEND_WAIT = statement("extend_wait")
+
+UNBLOCKED_MAX = 1000  # jobs let go by one operation; upkeep goes on with the rest
+
+
+class EndedJob(NamedTuple):
+    """A job that has just become final."""
+
+    id: bytes
+    state: int
+    ties: str
+    body: bytes | None  # result or error, as an entry contains it
+
+
+class EntryRow(NamedTuple):
+    """An entry without its log, offset and time."""
+
+    tag: int
+    state: int | None
+    job: bytes | None
+    uid: str | None
+    body: bytes | None
+
+
+class SqliteLogs(SqliteCapability):
+    async def read_log(
+        self, log: str, start: int = 0, *, limit: int = 1000
+    ) -> list[Entry]:
+        if not is_storable(log):
+            return []
+        rows = await self.context.reader.read(
+            lambda db: db.rows(READ_ENTRIES, (log, start, max(0, limit)))
+        )
+        return [Entry(*row) for row in rows]
+
+    async def log_lengths(self, logs: Sequence[str]) -> dict[str, int]:
+        named = [log for log in logs if is_storable(log)]
+
+        def look(db: Database) -> dict[str, int]:
+            found = {log: db.value(READ_LENGTH, (log,)) for log in named}
+            return {log: length for log, length in found.items() if length is not None}
+
+        return await self.context.reader.read(look)
+
+    async def trim_log(self, log: str, before: int) -> None:
+        if is_storable(log):
+            await self.context.writer.write(
+                lambda tx: tx.db.rows(TRIM_LOG, (log, before))
+            )
+
+    async def drop_logs(self, logs: Sequence[str]) -> None:
+        named = [log for log in logs if is_storable(log)]
+
+        def work(tx: SqliteTransaction) -> None:
+            for log in named:
+                tx.db.rows(TRIM_LOG, (log, 2**62))
+                tx.db.rows(DROP_LOG, (log,))
+
+        await self.context.writer.write(work, rows=len(named))
+
+    async def settle(self, limit: int) -> Settled:
+        return await self.context.writer.write(lambda tx: settle(tx, limit))
+
+
+# --- ends of jobs
+
+
+def append_ends(tx: SqliteTransaction, ended: Iterable[EndedJob]) -> None:
+    """Append what these jobs have for their final state.
+
+    A job that may be retried keeps the rest.
+    """
+    entries: dict[str, list[EntryRow]] = {}
+    for job_id, state, text, body in ended:
+        due, kept = entries_at_end(load_ties(text), state)
+        for end in due:
+            entries.setdefault(end.log, []).append(
+                EntryRow(end.tag, state, job_id, entry_uid(end), body)
+            )
+        if due and state != DONE:
+            tx.db.rows(WRITE_TIES, (job_id, dump_ties(kept)))
+    append_rows(tx, entries)
+
+
+# --- appending
+
+
+def write_appends(tx: SqliteTransaction, appends: Sequence[Append]) -> None:
+    entries: dict[str, list[EntryRow]] = {}
+    for log, new, _ in appends:
+        rows = [EntryRow(each.tag, None, None, each.uid, each.body) for each in new]
+        entries.setdefault(log, []).extend(rows)
+    append_rows(tx, entries)
+    for log, _, ttl_seconds in appends:
+        if ttl_seconds is not None:
+            tx.db.rows(EXPIRE_LOG, (log, tx.now + ttl_seconds))
+
+
+def append_rows(tx: SqliteTransaction, entries: dict[str, list[EntryRow]]) -> None:
+    """Append to each log, then let jobs go that have waited for that."""
+    lengths: dict[str, int] = {}
+    for log, rows in entries.items():
+        new = without_repeats(tx, log, rows)
+        if not new:
+            continue
+        length = lengths[log] = tx.db.value(EXTEND_LOG, (log, len(new)))
+        first = length - len(new)
+        tx.db.changed_by_many(
+            APPEND_ENTRY,
+            [(log, first + n, tx.now, *row) for n, row in enumerate(new)],
+        )
+    unblock_waiters(tx, lengths)
+
+
+def without_repeats(
+    tx: SqliteTransaction, log: str, rows: list[EntryRow]
+) -> list[EntryRow]:
+    """Leave out entries whose id the log already has."""
+    if all(row.uid is None for row in rows):
+        return rows
+    seen: set[str] = set()
+    new: list[EntryRow] = []
+    for row in rows:
+        if row.uid is not None:
+            if row.uid in seen or tx.db.rows(HAS_ENTRY, (log, row.uid)):
+                continue
+            seen.add(row.uid)
+        new.append(row)
+    return new
+
+
+# --- waiting
+
+
+def is_over(tx: SqliteTransaction, log: str, above: int) -> bool:
+    """Whether a wait for this length is over already."""
+    return (tx.db.value(READ_LENGTH, (log,)) or 0) > above
+
+
+def unblock_waiters(
+    tx: SqliteTransaction, lengths: dict[str, int], limit: int = UNBLOCKED_MAX
+) -> int:
+    """Let jobs go whose wait is over, `limit` in all, and mark the logs of the others."""
+    room = limit
+    for log, length in sorted(lengths.items()):
+        waiters = tx.db.rows(FIND_WAITERS, (log, length, room + 1))
+        if len(waiters) > room:
+            tx.db.rows(MARK_LOG, (log, 1))
+            tx.has_marked_logs = True
+            del waiters[room:]
+        room -= len(waiters)
+        for seq, lane, run_at, delay in waiters:
+            unblock(tx, seq, lane, run_at, delay)
+    return limit - room
+
+
+def unblock(
+    tx: SqliteTransaction, seq: int, lane: str, run_at: float | None, delay: float
+) -> None:
+    """End a wait: the job is ready, or scheduled for the later of its two times."""
+    due = max(run_at or 0.0, tx.now + delay)
+    state = READY if due <= tx.now else SCHEDULED
+    tx.db.rows(END_WAIT, (seq,))
+    tx.db.rows(UNBLOCK_JOB, (seq, state, due))
+    tx.wake(lane)
+
+
+def settle(tx: SqliteTransaction, limit: int) -> Settled:
+    """Go on with logs that had more waiters than one transaction lets go."""
+    marked = dict(tx.db.rows(FIND_MARKED_LOGS, (limit,)))
+    for log in marked:
+        tx.db.rows(MARK_LOG, (log, 0))
+    count = unblock_waiters(tx, marked, limit)
+    has_more = tx.has_marked_logs or len(marked) == limit
+    return Settled(count, 0.0 if has_more else None)
+
+
+# --- effects
+
+
+def extend_wait(tx: SqliteTransaction, extend: Extend) -> None:
+    """Let a blocked or cancelled job wait for more entries; refuse any other job."""
+    rows = tx.db.rows(READ_TIES, (extend.job,))
+    state, text = rows[0] if rows else (None, None)
+    ties = None if text is None else load_ties(text)
+    if state not in (BLOCKED, CANCELLED) or ties is None or ties.wait is None:
+        raise EffectsRefused(Conflict("job_ended", id_text(extend.job)))
+    wait = ties.wait._replace(above=ties.wait.above + extend.by)
+    tx.db.rows(WRITE_TIES, (extend.job, dump_ties(ties._replace(wait=wait))))
+    tx.db.rows(EXTEND_WAIT, (extend.job, wait.above))
+
+
+# --- retention
+
+
+def prune_logs(tx: SqliteTransaction, limit: int) -> None:
+    """Delete at most `limit` entries of expired logs, and the logs without entries."""
+    for (log,) in tx.db.rows(FIND_EXPIRED_LOGS, (tx.now, limit)):
+        went = len(tx.db.rows(DELETE_ENTRIES, (log, limit)))
+        limit -= went
+        if limit <= 0:
+            return
+        tx.db.rows(DROP_LOG, (log,))

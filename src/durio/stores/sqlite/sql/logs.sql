@@ -1,0 +1,77 @@
+-- Logs: appending, reading, and letting jobs go whose wait is over.
+-- State codes: 0 scheduled, 1 blocked, 2 ready.
+
+-- name: extend_log(log, entries)
+-- Makes room for entries at the end, in a log that may be new; returns its new length.
+insert into log (name, length) values (:log, :entries)
+on conflict (name) do update set length = length + :entries
+returning length
+
+-- name: expire_log(log, expires_at)
+update log set expires_at = :expires_at where name = :log
+
+-- name: append_entry(log, offset, now, tag, state, job, uid, body)
+insert into entry (log, off, at, tag, state, job, uid, body)
+values (:log, :offset, :now, :tag, :state, :job, :uid, :body)
+
+-- name: has_entry(log, uid)
+select 1 from entry where log = :log and uid = :uid
+
+-- name: read_length(log)
+select length from log where name = :log
+
+-- name: read_entries(log, start, limit)
+select off, at, tag, state, job, uid, body from entry
+where log = :log and off >= :start order by off limit :limit
+
+-- name: trim_log(log, before)
+delete from entry where log = :log and off < :before
+
+-- name: drop_log(log)
+delete from log where name = :log
+
+-- name: insert_wait(id, log, above, delay, lane)
+-- After the insert of a blocked job.
+insert into waits (seq, log, above, delay, queue)
+select seq, :log, :above, :delay, :lane from job where id = :id
+
+-- name: find_waiters(log, length, limit)
+-- Jobs whose wait is over now that the log has this length, in their order of arrival.
+select waits.seq, job.queue, job.run_at, waits.delay
+from waits join job on job.seq = waits.seq
+where waits.log = :log and waits.above < :length
+order by waits.seq limit :limit
+
+-- name: end_wait(seq)
+delete from waits where seq = :seq
+
+-- name: unblock_job(seq, state, run_at)
+update job set state = :state, run_at = :run_at where seq = :seq and state = 1
+
+-- name: mark_log(log, has_more)
+update log set has_more = :has_more where name = :log
+
+-- name: find_marked_logs(limit)
+select name, length from log where has_more order by name limit :limit
+
+-- name: find_expired_logs(now, limit)
+select name from log where expires_at <= :now order by expires_at limit :limit
+
+-- name: delete_entries(log, limit)
+delete from entry where log = :log and off in (
+  select off from entry where log = :log order by off limit :limit
+)
+returning 1
+
+-- name: read_ties(id)
+select state, ties from job where id = :id
+
+-- name: write_ties(id, ties)
+update job set ties = :ties where id = :id
+
+-- name: extend_wait(id, above)
+update waits set above = :above where seq = (select seq from job where id = :id)
+
+-- name: stop_waiting(id)
+-- A blocked job that is cancelled.
+delete from waits where seq = (select seq from job where id = :id)
