@@ -25,7 +25,8 @@ class OnEnd(NamedTuple):
     """What a job appends to a log in the transaction that ends it.
 
     The entry contains the tag, the final state, the id of the job, and its result or last
-    error. An OnEnd that has appended is removed from the job.
+    error. An OnEnd for `done` that has appended is removed from the job: if the job is
+    retried, it appends no second one. One for failures alone appends at each failure.
     """
 
     log: str

@@ -39,6 +39,7 @@ from durio.model.option_values import (
     keep_of,
     retry_fields,
 )
+from durio.model.plan_place import PlanPlace
 from durio.model.quantities import Duration, seconds
 from durio.model.retry import Retry, as_retry
 from durio.model.timeout import TimeLimits, Timeout, time_limits
@@ -339,6 +340,8 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     keep: tuple[float, int | None, str | None] | None = None
     result_seconds: float | None = None
     key: str | None = None  # as the caller gave it, for people
+    plan: PlanPlace | None = None  # the job is a node of a plan
+    is_chunk: bool = False  # the payload is a list of calls, each `[args, kwargs]`
 
     def __post_init__(self) -> None:
         """Refuse values that no enqueue stores: any program may have written the row."""
@@ -373,19 +376,22 @@ def row_options(stored: bytes | None) -> RowOptions:
 
 
 def stored_options(
-    options: CallOptions, task: str, meta_bytes_max: int
+    options: CallOptions,
+    task: str,
+    meta_bytes_max: int,
+    plan: PlanPlace | None = None,
+    *,
+    is_chunk: bool = False,
 ) -> bytes | None:
     """Return the options that are stored with a job of this task; None if it has none."""
-    if options is NO_OPTIONS:
+    if options is NO_OPTIONS and plan is None:
         return None
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"plan": plan, "is_chunk": is_chunk}
     for name, field, parse, store in STORED:
         value = getattr(options, name)
         if value is not UNSET:
             parsed = parse(value, task) if parse else value
             values[field] = store(parsed) if store else parsed
-    if not values:
-        return None
     row = RowOptions(**values)
     if row.meta is not None:
         check_meta_size(row.meta, meta_bytes_max)

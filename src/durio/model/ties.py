@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from durio.model.job import DONE, NewJob
-from durio.model.logs import END_BY_STATE, OnEnd, Wait
+from durio.model.logs import DONE_END, END_BY_STATE, OnEnd, Wait
 
 ENTRY_BODY_MAX = 4 * 1024  # a longer result or error is read from the job
 
@@ -36,10 +36,15 @@ def load_ties(text: str) -> Ties:
 
 
 def entries_at_end(ties: Ties, state: int) -> tuple[list[OnEnd], Ties]:
-    """Return what a job appends in this final state, and the ties that it keeps."""
+    """Return what a job appends in this final state, and the ties that it keeps.
+
+    What is for failures only is kept: a job that is retried may fail again.
+    """
     bit = END_BY_STATE[state]
     due = [end for end in ties.on_end if end.when & bit]
-    kept = tuple(end for end in ties.on_end if not end.when & bit)
+    kept = tuple(
+        end for end in ties.on_end if not end.when & bit or not end.when & DONE_END
+    )
     return due, ties._replace(on_end=kept)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
 from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
+from durio.model.logs import DONE_END
 from durio.model.ties import dump_ties, entries_at_end, entry_uid, load_ties
 from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.ports.logs import Entry
@@ -116,7 +117,7 @@ def append_ends(tx: SqliteTransaction, ended: Iterable[EndedJob]) -> None:
             entries.setdefault(end.log, []).append(
                 EntryRow(end.tag, state, job_id, entry_uid(end), body)
             )
-        if due and state != DONE:
+        if state != DONE and any(end.when & DONE_END for end in due):
             tx.db.rows(WRITE_TIES, (job_id, dump_ties(kept)))
     append_rows(tx, entries)
 
