@@ -9,6 +9,7 @@ from durio.model.errors import HardTimeLimit as HardTimeLimit
 from durio.model.errors import InvalidArguments as InvalidArguments
 from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
+from durio.model.errors import InvalidPlan as InvalidPlan
 from durio.model.errors import InvalidResult as InvalidResult
 from durio.model.errors import InvalidURL as InvalidURL
 from durio.model.errors import InvariantBroken as InvariantBroken

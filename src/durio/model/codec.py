@@ -10,11 +10,12 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
 from durio.model.errors import NotSerializable
+from durio.model.plan_ends import Collected, Err, Ok
 
 DEPTH_MAX = 64
 PLAIN = frozenset({int, bool, type(None), bytes})
@@ -43,6 +44,10 @@ def decode_other(kind: type[Any], value: Any) -> Any:
     """Build the types that msgspec does not know from their JSON value."""
     if kind is object:
         return value
+    if (get_origin(kind) or kind) is Collected:
+        (result,) = get_args(kind) or (Any,)
+        item: Any = Ok[result] | Err
+        return Collected(msgspec.convert(value, list[item], dec_hook=decode_other))
     if is_path(kind):
         return kind(value)
     validate = getattr(kind, "model_validate", None)
@@ -68,7 +73,7 @@ def _model_error(error: ValueError) -> str:
 def unreadable_type(hint: Any) -> type[Any] | None:
     """Return a type in this annotation that cannot be built from JSON, at any depth."""
     for kind in _custom_types(msgspec.inspect.type_info(hint), set()):
-        fine = kind is object or hasattr(kind, "model_validate")
+        fine = kind in (object, Collected) or hasattr(kind, "model_validate")
         if not fine and not is_path(kind):
             return kind
     return None

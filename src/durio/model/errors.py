@@ -93,6 +93,12 @@ class InvalidArguments(UsageError):
     code = "invalid_arguments"
 
 
+class InvalidPlan(UsageError):
+    """A chain, group or chord that cannot be run as it is written."""
+
+    code = "invalid_plan"
+
+
 class InvalidResult(UsageError):
     """A result that does not fit the annotation of its task, or is not JSON."""
 
