@@ -114,7 +114,7 @@ def test_help_is_light() -> None:
     assert commands == ["durio.cli.main"], f"--help loads {commands}"
 
 
-@pytest.mark.parametrize("name", ["App", "errors", "keys", "queues"])
+@pytest.mark.parametrize("name", ["App", "errors", "keys", "plans", "queues"])
 def test_a_declaration_is_light(name: str) -> None:
     """A module that declares tasks loads no store, terminal library or worker."""
     refuse(imports_of(f"from durio import {name}"), HEAVY, allowed=APP_ROOMS | {name})

@@ -39,6 +39,7 @@ from durio.host.threads import LoopThread, Portal
 from durio.model.job import NewJob, State
 from durio.model.names import check_name, lane, task_name
 from durio.model.options import UNSET, CallOptions, Retention
+from durio.model.plan import Immutable, NamedSignature
 from durio.model.quantities import Duration
 from durio.model.queues import Queue
 from durio.model.retry import Retry
@@ -254,6 +255,18 @@ class App:
         full = task_name(self.name, check_name("task", name))
         handler = self.registry.by_name.get(full)  # an alias means the task's own name
         return NamedTask(self, full if handler is None else handler.task)
+
+    def s(self, name: str, /, *args: Any, **kwargs: Any) -> NamedSignature:
+        """Return a task with arguments by name, for a plan: `app.s("shop.resize", path)`.
+
+        The code of the task may be elsewhere. Without its first argument it gets the
+        result before it.
+        """
+        return self.named(name).s(*args, **kwargs)
+
+    def si(self, name: str, /, *args: Any, **kwargs: Any) -> Immutable[Any]:
+        """Return a task with all its arguments by name: it ignores other results."""
+        return self.named(name).si(*args, **kwargs)
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
         """Return a task's code if it is loaded here, else what workers published."""

@@ -7,6 +7,7 @@ from durio.app.tasks import TaskCalls, TaskClient, TaskWithOptions
 from durio.client.handle import Job
 from durio.client.task_by_name import unknown_target
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions
+from durio.model.plan import NamedSignature
 
 
 class NamedTask(TaskWithOptions[..., Any]):
@@ -38,6 +39,12 @@ class NamedTask(TaskWithOptions[..., Any]):
     def enqueue_many_sync(self, rows: Iterable[Any], /) -> list[Job[Any]]:
         """Enqueue rows without an event loop, as `enqueue_many` does."""
         return self._client.run_sync(self._found()).enqueue_many_sync(rows)
+
+    def s(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, /, *args: Any, **kwargs: Any
+    ) -> NamedSignature:
+        """Return the task with its arguments; they are checked when it is enqueued."""
+        return self._signature(args, kwargs)
 
     async def _found(self) -> TaskCalls[..., Any]:
         handler = await self._client.find_task(self.name)

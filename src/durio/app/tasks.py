@@ -7,11 +7,10 @@ own parameters never collide with option names, and ParamSpec keeps all types.
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from functools import update_wrapper, wraps
+from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
     Any,
-    Generic,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -20,6 +19,7 @@ from typing import (
     overload,
 )
 
+from durio.app.task_signatures import TakesOne, TakesPositionals, TaskSignatures
 from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
 from durio.client.handle import Job, JobClient, find_job
 from durio.client.rows import explain_row, numbered, parse_row, row_options
@@ -33,8 +33,9 @@ from durio.model.errors import (
 )
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
+from durio.model.option_table import takes_options
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention, UniqueName
-from durio.model.plan import Signature
+from durio.model.plan import Signature, Source
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.settings import Settings
@@ -47,12 +48,9 @@ from durio.worker.context import Context, local_context
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Q = ParamSpec("Q")
 T = TypeVar("T")
 A = TypeVar("A")
 Ts = TypeVarTuple("Ts")
-A_contra = TypeVar("A_contra", contravariant=True)
-R_co = TypeVar("R_co", covariant=True)
 
 
 class TaskClient(JobClient, Protocol):
@@ -83,19 +81,7 @@ class TaskClient(JobClient, Protocol):
         ...
 
 
-class TakesOne(Protocol[A_contra, R_co]):
-    """A task that can be called with one positional argument."""
-
-    def enqueue_sync(self, only: A_contra, /) -> Job[R_co]: ...
-
-
-class TakesPositionals(Protocol[*Ts, R_co]):
-    """A task that can be called with these positional arguments."""
-
-    def enqueue_sync(self, *args: *Ts) -> Job[R_co]: ...
-
-
-class TaskCalls(Generic[P, R]):
+class TaskCalls(TaskSignatures[P, R]):
     """The calls of a task: enqueue jobs, look jobs up, make signatures."""
 
     __module__ = "durio"
@@ -112,6 +98,8 @@ class TaskCalls(Generic[P, R]):
         self._handler = handler
         self._options = options
         self._alias = alias
+        codec = handler.codec if isinstance(handler, Handler) else None
+        self._source = Source(client, codec)
 
     @property
     def name(self) -> str:
@@ -208,11 +196,6 @@ class TaskCalls(Generic[P, R]):
         """Look up a job of this task without an event loop, as `job` does."""
         return self._client.run_sync(self.job(job_id))
 
-    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[P, R]:
-        """Return the task with all its arguments, as a row for `enqueue_many`."""
-        bound = self._handler.codec.bound(args, kwargs)
-        return Signature(self.name, *bound, self._options)
-
     def _job_builder(self, options: CallOptions | None = None) -> JobBuilder:
         handler, client = self._handler, self._client
         return JobBuilder(
@@ -266,20 +249,6 @@ def handle_of(client: TaskClient, answer: Enqueued) -> Job[Any]:
         same_args=answer.same_args,
         replaced=answer.replaced,
     )
-
-
-def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:
-    """Replace the body of `options`, which exists for its typed signature.
-
-    The keywords are passed to `CallOptions.with_changes` unchanged, so a misspelt one gets
-    our error with a suggestion, not Python's TypeError.
-    """
-
-    @wraps(signature)
-    def options(self: Any, **given: Any) -> Any:
-        return self._with_changes(given)
-
-    return cast("Callable[Q, T]", options)
 
 
 class TaskWithOptions(TaskCalls[P, R]):

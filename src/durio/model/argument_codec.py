@@ -63,6 +63,13 @@ class ArgumentCodec:
         self._is_simple = (
             self._rest is None and self._extra is None and not self._only_positional
         )
+        self._fit: dict[str, Any] = {
+            "positional": self._positional,
+            "required": [p.name for p in self._named if p.default is Parameter.empty],
+            "known": {p.name for p in self._named} - {*self._only_positional},
+            "has_rest": self._rest is not None,
+            "is_open": self._extra is not None,
+        }
         self._struct = _struct(task, self._named, hints)
         rest = list[self._rest] if self._rest is not None else tuple[()]
         for what, hint in (("*args", self._rest), ("**kwargs", self._extra)):
@@ -155,7 +162,7 @@ class ArgumentCodec:
             return self._bindable.bind(*args, **kwargs)
         except TypeError as error:
             raise self._invalid(
-                self._unbound(args, kwargs) or str(error), kwargs
+                self.why_unfit(args, kwargs) or str(error), kwargs
             ) from None
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
@@ -163,17 +170,8 @@ class ArgumentCodec:
         known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
         return {**known, **named}
 
-    def _unbound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        return unbound(
-            self.task,
-            args,
-            kwargs,
-            positional=self._positional,
-            required=[p.name for p in self._named if p.default is Parameter.empty],
-            known=[p.name for p in self._named if p.name not in self._only_positional],
-            has_rest=self._rest is not None,
-            is_open=self._extra is not None,
-        )
+    def why_unfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        return unbound(self.task, args, kwargs, **self._fit)
 
     def _check_unannotated(self, rest: Sequence[Any], named: Mapping[str, Any]) -> None:
         """Refuse values that would arrive as another type without an annotation."""

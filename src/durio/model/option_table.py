@@ -1,7 +1,11 @@
-"""The types of the table of options: an option, and its flag."""
+"""The types of the table of options, and the decorator of typed `options` methods."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import wraps
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
+
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 Place = Literal["app", "task", "call"]
 APP_TASK_CALL: tuple[Place, ...] = ("app", "task", "call")
@@ -37,3 +41,17 @@ class Option(NamedTuple):
         parsed = self.parse(value, "")
         if self.store is not None:
             self.store(parsed)
+
+
+def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:
+    """Replace the body of `options`, which exists for its typed signature.
+
+    The keywords are passed to `CallOptions.with_changes` unchanged, so a misspelt one gets
+    our error with a suggestion, not Python's TypeError.
+    """
+
+    @wraps(signature)
+    def options(self: Any, **given: Any) -> Any:
+        return self._with_changes(given)
+
+    return cast("Callable[Q, T]", options)

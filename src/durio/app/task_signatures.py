@@ -1,0 +1,159 @@
+"""The signatures of a task, and groups of them: `task.s(...)`, `task.map(items)`."""
+
+from collections.abc import Iterable, Iterator
+from typing import (
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    overload,
+)
+
+from durio.client.handle import Job
+from durio.client.task_by_name import TaskTarget
+from durio.model.argument_codec import ArgumentCodec
+from durio.model.argument_errors import call_of
+from durio.model.errors import InvalidArguments, InvalidPlan
+from durio.model.options import CallOptions
+from durio.model.plan import (
+    Immutable,
+    ImmutablePlan,
+    Partial,
+    Signature,
+    Source,
+)
+from durio.model.plan_build import group
+from durio.model.signature_arguments import signature_arguments
+from durio.ports.handler import Handler
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+A = TypeVar("A")
+Ts = TypeVarTuple("Ts")
+A_contra = TypeVar("A_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TakesFirst(Protocol[A_contra, Q, R_co]):
+    """A task that can be called with this first argument, and the rest Q."""
+
+    def enqueue_sync(
+        self, first: A_contra, /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> Job[R_co]: ...
+
+
+class TakesOne(Protocol[A_contra, R_co]):
+    """A task that can be called with one positional argument."""
+
+    def enqueue_sync(self, only: A_contra, /) -> Job[R_co]: ...
+
+
+class TakesPositionals(Protocol[*Ts, R_co]):
+    """A task that can be called with these positional arguments."""
+
+    def enqueue_sync(self, *args: *Ts) -> Job[R_co]: ...
+
+
+class TaskSignatures(Generic[P, R]):
+    """The part of a task that makes signatures and groups."""
+
+    _handler: Handler | TaskTarget
+    _options: CallOptions
+    _source: Source
+
+    def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        raise NotImplementedError
+
+    @overload
+    def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[P, R]: ...
+    @overload
+    def s(
+        self: TakesFirst[A, Q, T], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> Partial[A, T]: ...
+    def s(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the task with its arguments, as a row for `enqueue_many` or for a plan.
+
+        Without the first argument it is for a plan: there it gets the result before it.
+        Raises InvalidArguments.
+
+            plan = fetch.s("https://example.com") | parse.s(limit=5)
+        """
+        codec = self._handler.codec
+        if isinstance(codec, ArgumentCodec):
+            args, kwargs = signature_arguments(codec, args, kwargs)
+        return self._signature(args, kwargs)
+
+    def si(self, /, *args: P.args, **kwargs: P.kwargs) -> Immutable[R]:
+        """Return the task with all its arguments, for a plan: it ignores other results.
+
+        Raises InvalidArguments.
+        """
+        return self._immutable(*self._handler.codec.bound(args, kwargs))
+
+    def map(self: TakesOne[A, T], items: Iterable[A], /) -> ImmutablePlan[list[T]]:
+        """Return a group with one job for each item: `resize.map(paths)`.
+
+        Raises InvalidArguments.
+        """
+        task = cast("TaskSignatures[..., T]", self)
+        return group(task.si(item) for item in items)
+
+    def starmap(
+        self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /
+    ) -> ImmutablePlan[list[T]]:
+        """Return a group with one job for each tuple of arguments: `add.starmap(pairs)`.
+
+        Raises InvalidArguments.
+        """
+        task = cast("TaskSignatures[..., T]", self)
+        return group(task.si(*row) for row in task._rows(rows))  # noqa: SLF001
+
+    def chunks(
+        self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /, size: int
+    ) -> ImmutablePlan[list[list[T]]]:
+        """Return a group of jobs that each make `size` calls, one after the other.
+
+        A row is a tuple of arguments. The calls of a job are one attempt: a retry makes all
+        of them again. The value is a list of lists. Raises InvalidArguments.
+        """
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise InvalidPlan(
+                f"chunks cannot have {size!r:.40} calls each",
+                cure="Give a number from 1, such as task.chunks(rows, 100).",
+            )
+        task = cast("TaskSignatures[..., T]", self)
+        bound = task._handler.codec.bound  # noqa: SLF001
+        calls = [bound(row, {})[0] for row in task._rows(rows)]  # noqa: SLF001
+        return group(
+            task._immutable((), {}, rows=tuple(calls[at : at + size]))  # noqa: SLF001
+            for at in range(0, len(calls), size)
+        )
+
+    def _immutable(self, args: Any, kwargs: Any, **fields: Any) -> Any:
+        return self._signature(args, kwargs, is_immutable=True, **fields)
+
+    def _signature(self, args: Any, kwargs: Any, **fields: Any) -> Any:
+        return Signature[..., Any](
+            self._handler.task,
+            args,
+            kwargs,
+            self._options,
+            source=self._source,
+            **fields,
+        )
+
+    def _rows(self, rows: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            if not isinstance(row, tuple):
+                raise InvalidArguments(
+                    f"a row of {call_of(self._handler.task)} is {row!r:.80}, not a tuple",
+                    cure="Write rows as tuples of arguments: [(1, 2), (3, 4)].",
+                    task=self._handler.task,
+                )
+            yield cast("tuple[Any, ...]", row)

@@ -1,0 +1,90 @@
+"""What follows from the failure of a node: which nodes are cancelled, which handlers run.
+
+A node fails if its job is dead or was cancelled by hand. Every plan around it fails too, up
+to a group with `on_error="collect"`, which takes the failure as one of its items.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+from durio.model.ids import uuid7
+from durio.model.logs import DEAD_END, DONE_END
+from durio.model.plan import AnySignature
+from durio.model.plan_checks import HANDLERS_MAX, NESTING_MAX
+from durio.model.plan_layout import PlanLayout
+
+
+class HandlerCall(NamedTuple):
+    """An on_error handler that runs after a failure."""
+
+    signature: AnySignature
+    of: str  # whose handler it is: `n5` is node 5, `s2` is scope 2
+    position: int  # among the handlers of that node or plan
+    depth: int  # a higher number is further inside
+
+
+def dependents(layout: PlanLayout, number: int) -> list[int]:
+    """Return the nodes to cancel after a failure, in ascending order.
+
+    These are the nodes that wait for it, also through others, and the rest of each group
+    around it with `cancel_rest`. Nodes among them that have ended are left as they are.
+    """
+    # A group that collects the failure goes on: its log is not followed.
+    seen = {end.log for end in layout.nodes[number].on_end if end.when & DEAD_END}
+    found: set[int] = set()
+    waiting = [number]
+    while waiting:
+        for end in layout.nodes[waiting.pop()].on_end:
+            if end.when & DONE_END and end.log not in seen:
+                seen.add(end.log)
+                new = layout.waiters.get(end.log, [])
+                found.update(new)
+                waiting += new
+    for scope in failed_scopes(layout, number):
+        if layout.scopes[scope].plan.cancels_rest:
+            found |= {*range(layout.scopes[scope].first, layout.scopes[scope].end)}
+    return sorted(found - {number})
+
+
+def fails_plan(layout: PlanLayout, number: int) -> bool:
+    """Whether the failure of a node fails the whole plan: no group around it collects."""
+    scopes = (layout.scopes[scope] for scope in layout.scopes_of(number))
+    return not any(scope.plan.is_collected for scope in scopes)
+
+
+def failed_scopes(layout: PlanLayout, number: int) -> Iterator[int]:
+    """Yield the scopes that fail with a node, innermost first."""
+    for scope in layout.scopes_of(number):
+        if layout.scopes[scope].plan.is_collected:
+            return
+        yield scope
+
+
+def handlers(layout: PlanLayout, number: int) -> list[HandlerCall]:
+    """Return the handlers of a failed node, then of each plan that fails with it.
+
+    A second failure names the handlers of a plan again: their ids are the same.
+    """
+    signature = layout.nodes[number].signature
+    own = () if signature is None else signature.error_handlers
+    calls = [
+        HandlerCall(handler, f"n{number}", position, NESTING_MAX + 1)
+        for position, handler in enumerate(own)
+    ]
+    for scope in failed_scopes(layout, number):
+        depth = layout.scopes[scope].depth
+        for position, handler in enumerate(layout.scopes[scope].plan.error_handlers):
+            calls.append(HandlerCall(handler, f"s{scope}", position, depth))
+    return calls
+
+
+def handler_id(plan_id: bytes, call: HandlerCall, resumed: int = 0) -> bytes:
+    """Return the job id of a handler: it runs once for each start or resume of the plan.
+
+    Ids ascend from the inside to the outside, so handlers start in this order.
+    """
+    order = (NESTING_MAX + 1 - call.depth) * HANDLERS_MAX + call.position
+    key = f"{call.of}/{call.position}/{resumed}".encode()
+    digest = blake2b(plan_id + key, digest_size=8).digest()
+    return uuid7(int.from_bytes(plan_id[:6]), order, int.from_bytes(digest))

@@ -1,0 +1,312 @@
+"""Compile a plan into jobs that wait for logs and append to logs.
+
+Nodes are numbered in written order, so the nodes of an inner plan are a range of numbers.
+The ids of nodes are computed from the id of the plan. The logs of a plan are
+
+    j:<namespace>/<plan>/<k>    results of nodes that others wait for, k = 0, 1, 2 ...
+    p:<namespace>/<plan>/go     gets one entry when all nodes of a large plan are stored
+    pf:<namespace>              failed nodes of all plans; the tag is the node's number
+    pe:<namespace>              plans that ended well
+
+A chain `a | b` is one log: a appends to it, b waits for it. A group is one log, too: member
+i appends with tag i, and what follows waits for all of them. Where the list of a group must
+become the result of one job, a node with the system task `join` follows the group.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple, TypeGuard
+
+from durio.model.errors import InvalidPlan
+from durio.model.ids import uuid7
+from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
+from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
+from durio.model.plan import AnyLink, AnyPlan, AnySignature, Plan, Signature
+from durio.model.plan_checks import OF_THE_WHOLE_PLAN
+
+JOIN = "join"  # name of the system task that returns its input
+ENDS_MAX = 8  # OnEnds of a job
+WRITTEN_AT_ONCE_MAX = 1000  # nodes of a plan that is stored in one transaction
+
+
+class Input(NamedTuple):
+    """What a worker reads from a log before it calls the task, as the first argument."""
+
+    kind: Literal["one", "list", "collected"]
+    log: str | None = None  # None: an empty list
+    members: int = 1  # number of entries, by tag
+
+
+class PlanNode(NamedTuple):
+    """A job of a plan."""
+
+    number: int
+    signature: AnySignature | None  # None: the system task `join`
+    options: CallOptions  # of the signature, and the defaults of plans around it
+    wait: Wait | None
+    on_end: tuple[OnEnd, ...]
+    input: Input | None  # None: the call has only its own arguments
+    scope: int | None  # number of the innermost scope
+
+
+class PlanScope(NamedTuple):
+    """A plan that changes how failures inside it are handled."""
+
+    outer: int | None  # number of the next scope around it
+    depth: int  # number of scopes around it
+    first: int  # its nodes are the numbers first, first + 1, ... end - 1
+    end: int
+    plan: AnyPlan
+
+
+@dataclass
+class PlanLayout:
+    """The jobs of a plan, and how they depend on each other."""
+
+    nodes: list[PlanNode]
+    scopes: list[PlanScope]
+    go: str | None  # the log that first nodes wait for; None: they wait for nothing
+
+    @cached_property
+    def waiters(self) -> dict[str, list[int]]:
+        """The numbers of the nodes that wait for each log."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for node in self.nodes:
+            if node.wait is not None:
+                found[node.wait.log].append(node.number)
+        return found
+
+    def scopes_of(self, number: int) -> Iterator[int]:
+        """Yield the numbers of the scopes around a node, innermost first."""
+        scope = self.nodes[number].scope
+        while scope is not None:
+            yield scope
+            scope = self.scopes[scope].outer
+
+
+def lay_out(
+    plan: AnyLink, plan_id: bytes, namespace: str, last_ends: tuple[OnEnd, ...] = ()
+) -> PlanLayout:
+    """Compile a plan; the last node also has `last_ends`.
+
+    The work is linear in nodes and logs. Raises InvalidPlan if the last node would have
+    more than 8 OnEnds.
+    """
+    if len(last_ends) > ENDS_MAX - 2:
+        raise InvalidPlan(
+            f"the last node would append to {len(last_ends) + 2} logs, over the bound of "
+            f"{ENDS_MAX}",
+            cure="Replace a node by a plan less often in a row.",
+        )
+    compiler = Compiler(plan_id, namespace)
+    ended = OnEnd(f"pe:{namespace}", DONE_END, 0)
+    compiler.place_value(plan, START, (ended, *last_ends))
+    nodes, go = compiler.nodes, None
+    if len(nodes) > WRITTEN_AT_ONCE_MAX:
+        go = f"p:{namespace}/{plan_id.hex()}/go"
+        wait = Wait(go, 0)
+        nodes = [n if n.wait is not None else n._replace(wait=wait) for n in nodes]
+    return PlanLayout(nodes, compiler.scopes, go)
+
+
+def node_id(plan_id: bytes, number: int) -> bytes:
+    """Return the job id of a node; ids ascend with the numbers.
+
+    It has the plan's 48 bits of time, 42 bits of a hash of its id, 32 bits of the number.
+    """
+    bits = _hash_bits(plan_id, 42) << 32 | number
+    return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)
+
+
+def _hash_bits(data: bytes, bits: int) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest()) >> (64 - bits)
+
+
+class Before(NamedTuple):
+    """What a node waits for, and the input that it then has."""
+
+    wait: Wait | None
+    input: Input | None
+
+
+START = Before(None, None)
+
+
+@dataclass
+class GroupLog:
+    """The log of a group while its members are placed."""
+
+    log: str
+    is_collected: bool
+    count: int = 0  # members so far
+
+
+class Compiler:
+    """Places the nodes of one plan, in written order."""
+
+    def __init__(self, plan_id: bytes, namespace: str) -> None:
+        self.nodes: list[PlanNode] = []
+        self.scopes: list[PlanScope] = []
+        self._log_prefix = f"j:{namespace}/{plan_id.hex()}/"
+        self._logs = 0
+        self._failures = f"pf:{namespace}"
+        # The state at the place that is compiled now.
+        self._scope: int | None = None
+        self._failure_ends: tuple[OnEnd, ...] = ()  # of a member that is collected
+        self._defaults = NO_OPTIONS
+        self._merged: dict[int, CallOptions] = {}  # id of options -> with the defaults
+
+    def place_value(
+        self, link: AnyLink, before: Before, ends: tuple[OnEnd, ...]
+    ) -> None:
+        """Place a signature or plan whose value is the result of one node with these ends."""
+        if isinstance(link, Signature):
+            self._add(link, before, ends)
+            return
+        outside = self._enter(link)
+        if link.kind == "chain":
+            for member in link.members[:-1]:
+                before = self._place(member, before)
+            self.place_value(link.members[-1], before, ends)
+        else:
+            self._add(None, self._place_group(link, before), ends)
+        self._leave(link, outside)
+
+    def _place(self, link: AnyLink, before: Before) -> Before:
+        """Place what another node follows; return what that node waits for."""
+        if isinstance(link, Signature):
+            log = self._new_log()
+            self._add(link, before, (OnEnd(log, DONE_END, 0),))
+            return Before(Wait(log, 0), Input("one", log))
+        outside = self._enter(link)
+        if link.kind == "chain":
+            for member in link.members:
+                before = self._place(member, before)
+        else:
+            before = self._place_group(link, before)
+        self._leave(link, outside)
+        return before
+
+    def _place_group(self, group: AnyPlan, before: Before) -> Before:
+        kind = "collected" if group.is_collected else "list"
+        log = self._new_log()
+        count = self._place_members(group, before, GroupLog(log, group.is_collected))
+        if not count:
+            return Before(before.wait, Input(kind, None, 0))
+        return Before(Wait(log, count - 1), Input(kind, log, count))
+
+    def _place_members(self, group: AnyPlan, before: Before, join: GroupLog) -> int:
+        """Place the members of a group, and of groups that are unrolled into it."""
+        for member in group.members:
+            if is_unrolled(member):
+                outside = self._enter(member)
+                self._place_members(member, before, join)
+                self._leave(member, outside)
+            elif join.is_collected:
+                self._place_collected(member, before, OnEnd(join.log, tag=join.count))
+                join.count += 1
+            else:
+                ends = (OnEnd(join.log, DONE_END, join.count),)
+                self.place_value(member, before, ends)
+                join.count += 1
+        return join.count
+
+    def _place_collected(self, member: AnyLink, before: Before, end: OnEnd) -> None:
+        """Place a member whose failure is an entry of the group's log, too."""
+        around, self._failure_ends = self._failure_ends, ()
+        if is_one_job(member):
+            ends = (end._replace(when=ANY_END),)
+        else:
+            ends = (end._replace(once=True),)
+            self._failure_ends = (end._replace(when=FAILED_END, once=True),)
+        self.place_value(member, before, ends)
+        self._failure_ends = around
+
+    def _add(
+        self, signature: AnySignature | None, before: Before, ends: tuple[OnEnd, ...]
+    ) -> None:
+        number = len(self.nodes)
+        failed = OnEnd(self._failures, FAILED_END, number)
+        given = NO_OPTIONS if signature is None else signature.options
+        is_immutable = signature is not None and signature.is_immutable
+        node = PlanNode(
+            number,
+            signature,
+            self._with_defaults(given),
+            before.wait,
+            (*ends, *self._failure_ends, failed),
+            None if is_immutable else before.input,
+            self._scope,
+        )
+        self.nodes.append(node)
+
+    def _new_log(self) -> str:
+        self._logs += 1
+        return f"{self._log_prefix}{self._logs - 1}"
+
+    # --- plans around the place
+
+    def _enter(self, plan: AnyPlan) -> tuple[int | None, CallOptions]:
+        outside = self._scope, self._defaults
+        if has_scope(plan):
+            outer, first = self._scope, len(self.nodes)
+            depth = 0 if outer is None else self.scopes[outer].depth + 1
+            self._scope = len(self.scopes)
+            self.scopes.append(PlanScope(outer, depth, first, first, plan))
+        if plan.defaults != NO_OPTIONS:
+            self._set_defaults(merged_options(plan.defaults, self._defaults))
+        return outside
+
+    def _leave(self, plan: AnyPlan, outside: tuple[int | None, CallOptions]) -> None:
+        if has_scope(plan) and self._scope is not None:
+            scope = self.scopes[self._scope]
+            self.scopes[self._scope] = scope._replace(end=len(self.nodes))
+        self._scope, defaults = outside
+        if defaults is not self._defaults:
+            self._set_defaults(defaults)
+
+    def _set_defaults(self, defaults: CallOptions) -> None:
+        self._defaults = defaults
+        self._merged = {}
+
+    def _with_defaults(self, options: CallOptions) -> CallOptions:
+        if self._defaults is NO_OPTIONS:
+            return options
+        found = self._merged.get(id(options))
+        if found is None:
+            found = merged_options(options, self._defaults)
+            self._merged[id(options)] = found
+        return found
+
+
+def is_unrolled(link: AnyLink) -> TypeGuard[AnyPlan]:
+    """Whether a group inside a group gives its members to that group.
+
+    A group that collects, or cancels its rest, stays one member with its own list.
+    """
+    if isinstance(link, Signature) or link.kind == "chain":
+        return False
+    return not (link.is_collected or link.cancels_rest)
+
+
+def is_one_job(link: AnyLink) -> bool:
+    while isinstance(link, Plan) and link.kind == "chain" and len(link.members) == 1:
+        link = link.members[0]
+    return isinstance(link, Signature)
+
+
+def has_scope(plan: AnyPlan) -> bool:
+    return bool(plan.error_handlers or plan.is_collected or plan.cancels_rest)
+
+
+def merged_options(options: CallOptions, defaults: CallOptions) -> CallOptions:
+    """Return options of a node, with those of a plan where the node has none."""
+    names = [name for name in OPTIONS if name not in OF_THE_WHOLE_PLAN]
+    given: dict[str, Any] = {name: getattr(options, name) for name in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not UNSET}
+    base = {name: getattr(defaults, name) for name in names}
+    base = {name: value for name, value in base.items() if value is not UNSET}
+    return NO_OPTIONS.with_changes(base).with_changes(given)

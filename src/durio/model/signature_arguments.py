@@ -1,0 +1,40 @@
+"""The arguments of `task.s(...)`: a whole call, or a call without its first argument."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+FIRST = None  # stands for the result that the signature will get
+
+
+class Parameters(Protocol):
+    """The parameters of a task whose code is loaded."""
+
+    def why_unfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """Return why a call does not fit; None if it does."""
+        ...
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+        """Return a call in one form, with positional arguments where possible."""
+        ...
+
+
+def signature_arguments(
+    parameters: Parameters, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Arguments:
+    """Return the arguments of a signature; refuse those that fit in no place of a plan.
+
+    `f.s(1, 2)` and `f.s(1, b=2)` become equal. A call that also fits behind a result keeps
+    its form: there `f.s(1)` gives 1 to the second parameter, and `f.s(a=1)` is refused.
+    """
+    is_whole = parameters.why_unfit(args, kwargs) is None
+    if is_whole and not kwargs:
+        return tuple(args), {}
+    follows = parameters.why_unfit((FIRST, *args), kwargs) is None
+    if follows and not is_whole:
+        (_, *rest), named = parameters.bound((FIRST, *args), kwargs)
+        return tuple(rest), named
+    bound = parameters.bound(args, kwargs)
+    if follows or parameters.why_unfit((FIRST, *bound[0]), bound[1]) is None:
+        return tuple(args), dict(kwargs)
+    return bound
