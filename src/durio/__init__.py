@@ -42,6 +42,7 @@ __all__ = (
 if _typing.TYPE_CHECKING:
     from durio.app.app import App as App
     from durio.client.handle import Job as Job
+    from durio.client.plan import Signature as Signature
     from durio.model.errors import Cancel as Cancel
     from durio.model.errors import DeadLetter as DeadLetter
     from durio.model.errors import DurioError as DurioError
@@ -58,7 +59,6 @@ if _typing.TYPE_CHECKING:
     from durio.model.job import Progress as Progress
     from durio.model.job import State as State
     from durio.model.option_values import Keep as Keep
-    from durio.model.plan import Signature as Signature
     from durio.model.retry import Retry as Retry
     from durio.model.retry import Snooze as Snooze
     from durio.model.settings import Settings as Settings
@@ -88,7 +88,7 @@ else:
         "QueueFull": "durio.model.errors",
         "Retry": "durio.model.retry",
         "Settings": "durio.model.settings",
-        "Signature": "durio.model.plan",
+        "Signature": "durio.client.plan",
         "Snooze": "durio.model.retry",
         "SoftTimeLimit": "durio.ports.executor",
         "State": "durio.model.job",

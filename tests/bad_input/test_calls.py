@@ -529,8 +529,9 @@ async def test_a_row_with_an_option_of_the_whole_call(
 @virtual
 async def test_a_signature_lacks_an_argument(app: App):
     task = app.task(pay)
+    # Without its first argument it is a part of a plan, but no row.
     async with refused(app, InvalidArguments, "pay()", "order_id"):
-        task.s()
+        await task.enqueue_many([task.s()])
     async with refused(app, InvalidArguments, "pay()", "Did you mean 'to'?"):
         task.s(1, too="a")
 

@@ -13,6 +13,7 @@ from durio.app.task_decorator import TaskDecorator
 from durio.app.tasks import SyncTask, Task, TaskWithOptions
 from durio.client.handle import Job
 from durio.client.job_query import BulkResult, JobQuery
+from durio.client.plan import Signature
 from durio.client.queue_handle import QueueHandle, QueueStatus
 from durio.keys import KeyPolicy
 from durio.model.job import (
@@ -25,7 +26,6 @@ from durio.model.job import (
     State,
 )
 from durio.model.option_values import Keep
-from durio.model.plan import Signature
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.queues import Queue

@@ -97,10 +97,10 @@ HOMES: dict[str, tuple[str, ...]] = {
     "gate": ("model/gate.py", "ports/gates.py"),
     "history": ("model/history.py", "workflow/"),
     "outbox": ("client/outbox.py", "events/"),
-    "plan": ("model/plan.py",),
+    "plan": ("model/plan.py", "client/plan.py"),
     "record": ("ports/records.py", "demo/record.py"),  # the demo's: its ledger
     "run": ("workflow/", "demo/run.py"),  # the demo's: a verb
-    "signature": ("model/plan.py",),
+    "signature": ("client/plan.py",),
     "step": ("workflow/",),
     "subscription": ("events/",),
     "tick": ("model/schedule.py", "maintenance/"),

@@ -8,6 +8,7 @@ from good import (
     Deps,
     add,
     add_task,
+    alert,
     any_first,
     any_inside,
     any_keywords,
@@ -19,6 +20,7 @@ from good import (
     half,
     high,
     length,
+    longest,
     none_first,
     nothing,
     object_first,
@@ -30,10 +32,12 @@ from good import (
     send,
     sync_any,
     sync_bare,
+    total,
 )
 
 from durio import App, Context, Job, Retry, Signature, State
 from durio import Jobs  # E no such name
+from durio.plans import chain, chord, group
 
 
 async def bad_calls(ctx: Context[Deps]) -> None:
@@ -98,7 +102,7 @@ async def bad_rows() -> None:
 
 async def bad_signatures() -> None:
     send.s("1", to="a")  # E wrong type
-    send.s(to="a")  # E argument missing
+    send.s()  # E a keyword is missing, whatever comes before
     send.s(1, to="a", cc="b")  # E no such argument
     send.options(delay=1).s(1)  # E keyword missing behind options
     send.s(1, to="a").task = "other"  # E a signature is frozen
@@ -106,6 +110,42 @@ async def bad_signatures() -> None:
     await send.s(1, to="a")  # E a signature is no call
     await app.named("shop.send").options(dely=1).enqueue(1)  # E no such option
     await app.named(send).enqueue(1)  # E a name is a text
+
+
+async def bad_links() -> None:
+    send.s(1, to="a") | half.s()  # E a text into a float
+    send.s(1, to="a") | length.s() | longest.s(3)  # E a number into a list
+    send.s(1, to="a") | length.s("b")  # E has its argument already
+    send.s(1, to="a") | length  # E forgotten .s()
+    send.s(1, to="a") | nothing.s()  # E takes no result: .si()
+    length.s() | send.s()  # E a keyword is missing
+    half.si(1.0) | longest.s(3)  # E a float into a list
+    half.si()  # E argument missing
+    send.si(1)  # E keyword missing
+    length.si(1)  # E wrong type
+    chain(send.s(1, to="a"), half.s())  # E a text into a float
+    chain(send.s(1, to="a"), length.s(), longest.s(3))  # E a number into a list
+    chain(length("a"))  # E a call, not a signature
+
+
+async def bad_groups() -> None:
+    group(length)  # E forgotten .s()
+    group([length.s("a")], cancel_rest=True, on_error="collect")  # E one of the two
+    group([length.s("a")], on_error="ignore")  # E no such rule
+    group([length.s("a")]) | longest.s(3)  # E a list of numbers, not of texts
+    chord([length.s("a")], longest.s(3))  # E a list of numbers, not of texts
+    chord([length.s("a")])  # E no callback
+    chord([length.s("a")], half.s())  # E a list into a float
+    length.map([1, 2])  # E wrong type of an item
+    add.starmap([(1, "2")])  # E wrong type in a row
+    add.starmap([(1,)])  # E row too short
+    add.chunks([(1, 2)])  # E the size is missing
+    length.map(["a"]) | longest.s(3)  # E a list of numbers, not of texts
+    length.s("a").on_error(total.s())  # E takes no PlanFailure
+    length.s("a").on_error(nothing.s())  # E takes nothing
+    (length.s("a") | half.s()).options(delay=3)  # E no option of a plan
+    (length.s("a") | half.s()).kind = "group"  # E a plan is frozen
+    length.s().on_error(alert)  # E forgotten .s()
 
 
 async def bad_options() -> None:

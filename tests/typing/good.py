@@ -29,6 +29,19 @@ from durio import (
     Signature,
     State,
 )
+from durio.plans import (
+    Collected,
+    Complete,
+    Immutable,
+    ImmutablePlan,
+    NamedSignature,
+    Partial,
+    Plan,
+    PlanFailure,
+    chain,
+    chord,
+    group,
+)
 
 
 @dataclass
@@ -177,6 +190,26 @@ def sync_bare(ctx: Context, n: int) -> dict[str, Any]:
 @app.task
 def sync_any(url: str) -> Any:
     return {"a": url}
+
+
+@app.task
+async def longest(texts: list[str], limit: int) -> str:
+    return max(texts, key=len)[:limit]
+
+
+@app.task
+async def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task
+async def report(ends: Collected[int]) -> str:
+    return f"{ends.succeeded} of {ends.total}, not {ends.failed_ids}"
+
+
+@app.task
+async def alert(failure: PlanFailure, channel: str = "ops") -> None:
+    assert_type(failure.error_type, str)
 
 
 high = app.task(queue="high", retry=3)
@@ -372,6 +405,67 @@ def in_background() -> None:
     add_task(bare, "a", width=3)
     add_task(half, 1.0)
     add_task(sync_bare, 1)
+
+
+def links() -> None:
+    assert_type(length.s(), Partial[str, int])
+    assert_type(half.si(1.0), Immutable[float])
+    assert_type(add.options(queue="low").s(2), Partial[int, int])
+    assert_type(send.s(to="a"), Partial[int, str])
+    # An int goes into a float.
+    assert_type(send.s(1, to="a") | length.s() | half.s(), Plan[float])
+    assert_type(add.s(1, 2) | add.s(b=3) | crunch.s(digits=1), Plan[float])
+    assert_type(length.s() | half.s(), Partial[str, float])
+    assert_type(send.s(1, to="a") | resize.s(width=3), Plan[bytes])
+    assert_type(send.s(1, to="a") | nothing.si(), Plan[int])
+    assert_type(nothing.si() | add.s(1), ImmutablePlan[int])
+    assert_type(send.s(1, to="a") | (nothing.si() | add.s(1)), Plan[int])
+    assert_type(length.s("a") | object_first.s({}), Plan[str])
+    assert_type(only_keywords.s(to="a") | length.s(), Plan[int])
+
+
+def chains() -> None:
+    assert_type(chain(send.s(1, to="a"), length.s()), Plan[int])
+    assert_type(chain(send.s(1, to="a"), length.s(), add.s(2)), Plan[int])
+    assert_type(chain(send.s(1, to="a"), length.s(), add.s(2), half.s()), Plan[float])
+    assert_type(chain(add.s(1, 2), *[add.s(b=n) for n in range(9)]), Plan[int])
+    assert_type(chain(length.s(), half.s()), Partial[str, float])
+
+
+def groups(paths: list[str]) -> None:
+    assert_type(group(length.s("a"), length.s("b")), Plan[list[int]])
+    assert_type(group(length.s(p) for p in paths), Plan[list[int]])
+    assert_type(group(length.si(p) for p in paths), ImmutablePlan[list[int]])
+    assert_type(group(length.s(), resize.s(3) | nothing.si()), Partial[str, list[int]])
+    assert_type(length.s("a") | group(nothing.si(), nothing.si()), Plan[list[int]])
+    assert_type(send.s(1, to="a") | group(length.s(), length.s()), Plan[list[int]])
+    assert_type(group([send.s(1, to="a")]) | longest.s(10), Plan[str])
+    assert_type(chord([send.s(n, to="a") for n in range(3)], longest.s(10)), Plan[str])
+    assert_type(chord([length.si(p) for p in paths], total.s()), Plan[int])
+    assert_type(chord(group(length.s(p) for p in paths), total.s()), Plan[int])
+    collected = group((length.s(p) for p in paths), on_error="collect")
+    assert_type(collected, Plan[Collected[int]])
+    assert_type(collected | report.s(), Plan[str])
+    assert_type(resize.map(paths), ImmutablePlan[list[bytes]])
+    assert_type(add.starmap([(1, 2)]), ImmutablePlan[list[int]])
+    rows = zip(range(9), range(9), strict=True)
+    assert_type(add.chunks(rows, 3), ImmutablePlan[list[list[int]]])
+    assert_type(length.map(paths) | total.s(), ImmutablePlan[int])
+
+
+def plan_values() -> None:
+    plan = (send.s(1, to="a") | length.s()).on_error(alert.s()).on_error(nothing.si())
+    assert_type(plan, Plan[int])
+    assert_type(plan.options(key="k", unique="while_active", meta={"a": 1}), Plan[int])
+    assert_type(length.s().on_error(alert.s("dev")), Partial[str, int])
+    assert_type(plan.to_dict(), dict[str, Any])
+    anything: Complete[object] = plan
+    assert_type(anything.to_dict(), dict[str, Any])
+    named = app.s("shop.resize", "a.png")
+    assert_type(named, NamedSignature)
+    assert_type(named | length.s(), ImmutablePlan[int])
+    assert_type(send.s(1, to="a") | app.s("shop.resize") | half.s(), Plan[float])
+    assert_type(group(named, app.s("shop.resize", "b.png")), Plan[list[Any]])
 
 
 async def by_name() -> None:

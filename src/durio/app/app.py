@@ -31,6 +31,7 @@ from durio.client.caller_transaction import (
     run_without_loop,
 )
 from durio.client.handle import Job, find_job
+from durio.client.plan import Immutable, NamedSignature
 from durio.client.result_waiters import Waiters
 from durio.client.task_by_name import TaskTarget
 from durio.host.clock import HostClock
@@ -39,7 +40,6 @@ from durio.host.threads import LoopThread, Portal
 from durio.model.job import NewJob, State
 from durio.model.names import check_name, lane, task_name
 from durio.model.options import UNSET, CallOptions, Retention
-from durio.model.plan import Immutable, NamedSignature
 from durio.model.quantities import Duration
 from durio.model.queues import Queue
 from durio.model.retry import Retry

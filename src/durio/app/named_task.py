@@ -5,9 +5,9 @@ from typing import Any
 
 from durio.app.tasks import TaskCalls, TaskClient, TaskWithOptions
 from durio.client.handle import Job
+from durio.client.plan import NamedSignature
 from durio.client.task_by_name import unknown_target
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions
-from durio.model.plan import NamedSignature
 
 
 class NamedTask(TaskWithOptions[..., Any]):

@@ -13,19 +13,13 @@ from typing import (
 )
 
 from durio.client.handle import Job
+from durio.client.plan import Immutable, ImmutablePlan, Partial, Signature, group
 from durio.client.task_by_name import TaskTarget
 from durio.model.argument_codec import ArgumentCodec
 from durio.model.argument_errors import call_of
 from durio.model.errors import InvalidArguments, InvalidPlan
 from durio.model.options import CallOptions
-from durio.model.plan import (
-    Immutable,
-    ImmutablePlan,
-    Partial,
-    Signature,
-    Source,
-)
-from durio.model.plan_build import group
+from durio.model.plan import Source
 from durio.model.signature_arguments import signature_arguments
 from durio.ports.handler import Handler
 
@@ -139,7 +133,8 @@ class TaskSignatures(Generic[P, R]):
         return self._signature(args, kwargs, is_immutable=True, **fields)
 
     def _signature(self, args: Any, kwargs: Any, **fields: Any) -> Any:
-        return Signature[..., Any](
+        signature: Any = Signature
+        return signature(
             self._handler.task,
             args,
             kwargs,

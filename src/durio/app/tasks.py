@@ -22,6 +22,7 @@ from typing import (
 from durio.app.task_signatures import TakesOne, TakesPositionals, TaskSignatures
 from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
 from durio.client.handle import Job, JobClient, find_job
+from durio.client.plan import Signature
 from durio.client.rows import explain_row, numbered, parse_row, row_options
 from durio.client.task_by_name import TaskTarget
 from durio.model.celery_names import line_for_method
@@ -35,7 +36,7 @@ from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
 from durio.model.option_table import takes_options
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions, Retention, UniqueName
-from durio.model.plan import Signature, Source
+from durio.model.plan import Source
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
 from durio.model.settings import Settings

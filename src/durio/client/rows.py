@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
+from durio.client.plan import Signature
 from durio.model.errors import DurioError, InvalidArguments, InvalidOption, UsageError
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
-from durio.model.plan import Signature
 
 NO_KEYWORDS: dict[str, Any] = {}
 # One call goes whole into one queue, in one transaction; a key is for one job.

@@ -11,7 +11,7 @@ from durio.model.option_values import check_unique
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions
 
 MEMBERS_MAX = 1_000_000
-NESTING_MAX = 100
+NESTING_MAX = 200  # some methods call themselves once or twice for each level
 HANDLERS_MAX = 16
 PLAN_OPTIONS = ("key", "unique", "queue", "priority", "tx", "meta")
 # They belong to the plan that is enqueued, not to its nodes or to plans in it.

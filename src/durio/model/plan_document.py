@@ -64,13 +64,8 @@ def document_of(link: Any) -> dict[str, Any]:
     return {k: v for k, v in document.items() if v or k in REQUIRED}
 
 
-def link_from(
-    document: Any,
-    signature: Callable[..., Any],
-    plan: Callable[..., Any],
-    depth: int = 1,
-) -> Any:
-    """Return the signature or plan of a document, made by these; nothing is trusted."""
+def link_from(document: Any, classes: tuple[Any, Any], depth: int = 0) -> Any:
+    """Return the signature or plan of a document, as one of these classes."""
     check_nesting(depth)
     if not isinstance(document, Mapping):
         raise damaged(f"{document!r:.80} is not a signature or a plan")
@@ -78,21 +73,23 @@ def link_from(
     kind = next((kind for kind in ("chain", "group") if kind in given), "task")
 
     def links(name: str) -> list[Any]:
-        parts = given.pop(name, ())
-        return [link_from(part, signature, plan, depth + 1) for part in parts]
+        found: list[Any] = []
+        for part in given.pop(name, ()):
+            found.append(link_from(part, classes, depth + 1))  # noqa: PERF401 - a frame less
+        return found
 
     try:
         handlers = links("error_handlers")
-        options = options_from(given.pop("options", {}))
+        options = options_from(dict(given.pop("options", {})))
         if kind == "task":
-            link = signature(**_signature_fields(given), options=options)
+            link = classes[0](**_signature_fields(given), options=options)
         else:
             fields = {ours: bool(given.pop(name, False)) for name, ours in FLAGS}
-            link = plan(kind, links(kind), defaults=options, **fields)
+            link = classes[1](kind, tuple(links(kind)), defaults=options, **fields)
         if given:
             raise damaged(f"it has {', '.join(map(repr, given))}")
         for handler in handlers:
-            link = link.on_error(handler)
+            link = link._with_handler(handler)  # noqa: SLF001
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(f"{type(error).__name__}: {error}") from None
     return link
@@ -111,6 +108,8 @@ def _signature_fields(given: dict[str, Any]) -> dict[str, Any]:
 
 def options_document(options: CallOptions) -> dict[str, Any]:
     """Return the options that were given, as JSON values; a transaction has no such form."""
+    if options is NO_OPTIONS:
+        return {}
     given = {name: getattr(options, name) for name in OPTIONS}
     given = {name: value for name, value in given.items() if value is not UNSET}
     if given.pop("tx", None) is not None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from durio.model.ids import uuid7
 from durio.model.logs import DEAD_END, DONE_END
-from durio.model.plan import AnySignature
+from durio.model.plan import SignatureValue
 from durio.model.plan_checks import HANDLERS_MAX, NESTING_MAX
 from durio.model.plan_layout import PlanLayout
 
@@ -18,7 +18,7 @@ from durio.model.plan_layout import PlanLayout
 class HandlerCall(NamedTuple):
     """An on_error handler that runs after a failure."""
 
-    signature: AnySignature
+    signature: SignatureValue
     of: str  # whose handler it is: `n5` is node 5, `s2` is scope 2
     position: int  # among the handlers of that node or plan
     depth: int  # a higher number is further inside

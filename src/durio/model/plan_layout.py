@@ -24,7 +24,7 @@ from durio.model.errors import InvalidPlan
 from durio.model.ids import uuid7
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
-from durio.model.plan import AnyLink, AnyPlan, AnySignature, Plan, Signature
+from durio.model.plan import AnyLink, PlanValue, SignatureValue
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN
 
 JOIN = "join"  # name of the system task that returns its input
@@ -44,7 +44,7 @@ class PlanNode(NamedTuple):
     """A job of a plan."""
 
     number: int
-    signature: AnySignature | None  # None: the system task `join`
+    signature: SignatureValue | None  # None: the system task `join`
     options: CallOptions  # of the signature, and the defaults of plans around it
     wait: Wait | None
     on_end: tuple[OnEnd, ...]
@@ -59,7 +59,7 @@ class PlanScope(NamedTuple):
     depth: int  # number of scopes around it
     first: int  # its nodes are the numbers first, first + 1, ... end - 1
     end: int
-    plan: AnyPlan
+    plan: PlanValue
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Compiler:
         self, link: AnyLink, before: Before, ends: tuple[OnEnd, ...]
     ) -> None:
         """Place a signature or plan whose value is the result of one node with these ends."""
-        if isinstance(link, Signature):
+        if isinstance(link, SignatureValue):
             self._add(link, before, ends)
             return
         outside = self._enter(link)
@@ -177,7 +177,7 @@ class Compiler:
 
     def _place(self, link: AnyLink, before: Before) -> Before:
         """Place what another node follows; return what that node waits for."""
-        if isinstance(link, Signature):
+        if isinstance(link, SignatureValue):
             log = self._new_log()
             self._add(link, before, (OnEnd(log, DONE_END, 0),))
             return Before(Wait(log, 0), Input("one", log))
@@ -190,7 +190,7 @@ class Compiler:
         self._leave(link, outside)
         return before
 
-    def _place_group(self, group: AnyPlan, before: Before) -> Before:
+    def _place_group(self, group: PlanValue, before: Before) -> Before:
         kind = "collected" if group.is_collected else "list"
         log = self._new_log()
         count = self._place_members(group, before, GroupLog(log, group.is_collected))
@@ -198,7 +198,7 @@ class Compiler:
             return Before(before.wait, Input(kind, None, 0))
         return Before(Wait(log, count - 1), Input(kind, log, count))
 
-    def _place_members(self, group: AnyPlan, before: Before, join: GroupLog) -> int:
+    def _place_members(self, group: PlanValue, before: Before, join: GroupLog) -> int:
         """Place the members of a group, and of groups that are unrolled into it."""
         for member in group.members:
             if is_unrolled(member):
@@ -226,7 +226,7 @@ class Compiler:
         self._failure_ends = around
 
     def _add(
-        self, signature: AnySignature | None, before: Before, ends: tuple[OnEnd, ...]
+        self, signature: SignatureValue | None, before: Before, ends: tuple[OnEnd, ...]
     ) -> None:
         number = len(self.nodes)
         failed = OnEnd(self._failures, FAILED_END, number)
@@ -249,7 +249,7 @@ class Compiler:
 
     # --- plans around the place
 
-    def _enter(self, plan: AnyPlan) -> tuple[int | None, CallOptions]:
+    def _enter(self, plan: PlanValue) -> tuple[int | None, CallOptions]:
         outside = self._scope, self._defaults
         if has_scope(plan):
             outer, first = self._scope, len(self.nodes)
@@ -260,7 +260,7 @@ class Compiler:
             self._set_defaults(merged_options(plan.defaults, self._defaults))
         return outside
 
-    def _leave(self, plan: AnyPlan, outside: tuple[int | None, CallOptions]) -> None:
+    def _leave(self, plan: PlanValue, outside: tuple[int | None, CallOptions]) -> None:
         if has_scope(plan) and self._scope is not None:
             scope = self.scopes[self._scope]
             self.scopes[self._scope] = scope._replace(end=len(self.nodes))
@@ -282,23 +282,25 @@ class Compiler:
         return found
 
 
-def is_unrolled(link: AnyLink) -> TypeGuard[AnyPlan]:
+def is_unrolled(link: AnyLink) -> TypeGuard[PlanValue]:
     """Whether a group inside a group gives its members to that group.
 
     A group that collects, or cancels its rest, stays one member with its own list.
     """
-    if isinstance(link, Signature) or link.kind == "chain":
+    if isinstance(link, SignatureValue) or link.kind == "chain":
         return False
     return not (link.is_collected or link.cancels_rest)
 
 
 def is_one_job(link: AnyLink) -> bool:
-    while isinstance(link, Plan) and link.kind == "chain" and len(link.members) == 1:
+    while (
+        isinstance(link, PlanValue) and link.kind == "chain" and len(link.members) == 1
+    ):
         link = link.members[0]
-    return isinstance(link, Signature)
+    return isinstance(link, SignatureValue)
 
 
-def has_scope(plan: AnyPlan) -> bool:
+def has_scope(plan: PlanValue) -> bool:
     return bool(plan.error_handlers or plan.is_collected or plan.cancels_rest)
 
 

@@ -15,7 +15,7 @@ is one item with a count, so a shape is small however large its groups are.
 from itertools import groupby
 from typing import Any, cast
 
-from durio.model.plan import AnyLink, AnyPlan, AnySignature, Plan, Signature
+from durio.model.plan import AnyLink, PlanValue, SignatureValue
 from durio.model.plan_document import FLAGS, damaged
 from durio.model.plan_layout import PlanLayout, lay_out
 
@@ -27,7 +27,7 @@ def shape_of(link: AnyLink) -> Shape:
     common: dict[str, Any] = {}
     if link.error_handlers:
         common["on_error"] = [handler.to_dict() for handler in link.error_handlers]
-    if isinstance(link, Signature):
+    if isinstance(link, SignatureValue):
         if not link.is_immutable and not common:
             return link.task
         immutable = {"immutable": True} if link.is_immutable else {}
@@ -36,7 +36,7 @@ def shape_of(link: AnyLink) -> Shape:
     return {link.kind: _members(link), **flags, **common}
 
 
-def _members(plan: AnyPlan) -> list[Any]:
+def _members(plan: PlanValue) -> list[Any]:
     found: list[Any] = []
     for shape, like in groupby(shape_of(member) for member in plan.members):
         count = sum(1 for _ in like)
@@ -52,14 +52,16 @@ def layout_from_shape(shape: Shape, plan_id: bytes, namespace: str) -> PlanLayou
 def plan_of_shape(shape: Any) -> AnyLink:
     """Return a plan of this shape, whose signatures have no arguments."""
     if isinstance(shape, str):
-        return AnySignature(shape, (), {})
+        return SignatureValue(shape, (), {})
     if not isinstance(shape, dict):
         raise damaged(f"{shape!r:.80} is not a shape")
     given = cast("dict[str, Any]", shape)
-    handlers = tuple(AnySignature.from_dict(each) for each in given.get("on_error", ()))
+    handlers = tuple(
+        SignatureValue.from_dict(each) for each in given.get("on_error", ())
+    )
     if "task" in given:
         is_immutable = "immutable" in given
-        return AnySignature(
+        return SignatureValue(
             given["task"],
             (),
             {},
@@ -72,4 +74,4 @@ def plan_of_shape(shape: Any) -> AnyLink:
         count, part = cast("tuple[int, Any]", item if type(item) is list else (1, item))
         members += [plan_of_shape(part)] * count
     flags: dict[str, Any] = {field: name in given for name, field in FLAGS}
-    return Plan[Any](kind, tuple(members), error_handlers=handlers, **flags)
+    return PlanValue(kind, tuple(members), error_handlers=handlers, **flags)

@@ -24,8 +24,9 @@ def signature_arguments(
 ) -> Arguments:
     """Return the arguments of a signature; refuse those that fit in no place of a plan.
 
-    `f.s(1, 2)` and `f.s(1, b=2)` become equal. A call that also fits behind a result keeps
-    its form: there `f.s(1)` gives 1 to the second parameter, and `f.s(a=1)` is refused.
+    `f.s(1, 2)` and `f.s(1, b=2)` become equal. A call keeps its form where another form
+    would fit in more places: behind a result, `f.s(1)` gives 1 to the second parameter, and
+    `f.s(a=1)` is refused.
     """
     is_whole = parameters.why_unfit(args, kwargs) is None
     if is_whole and not kwargs:
@@ -33,8 +34,10 @@ def signature_arguments(
     follows = parameters.why_unfit((FIRST, *args), kwargs) is None
     if follows and not is_whole:
         (_, *rest), named = parameters.bound((FIRST, *args), kwargs)
-        return tuple(rest), named
-    bound = parameters.bound(args, kwargs)
-    if follows or parameters.why_unfit((FIRST, *bound[0]), bound[1]) is None:
+        form, in_other_place = (tuple(rest), named), (rest, named)
+    else:
+        form = parameters.bound(args, kwargs)
+        in_other_place = ((FIRST, *form[0]), form[1])
+    if (follows and is_whole) or parameters.why_unfit(*in_other_place) is None:
         return tuple(args), dict(kwargs)
-    return bound
+    return form

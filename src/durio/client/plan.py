@@ -1,0 +1,221 @@
+"""Signatures and plans as users see them: with types, and made by chain, group and chord.
+
+At run time every signature is a `Signature` and every plan is a `Plan`. `Partial`,
+`Immutable`, `ImmutablePlan` and `NamedSignature` are never instantiated: they are the types
+that checkers know for signatures and plans, and say what may follow what.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
+
+from durio.model.keys import KeyPolicy
+from durio.model.option_table import takes_options
+from durio.model.options import UNSET, UniqueName
+from durio.model.plan import Complete, Following, Link, PlanValue, SignatureValue
+from durio.model.plan_build import chain_of, chord_of, group_of
+from durio.model.plan_ends import Collected, PlanFailure
+from durio.model.tx import Joinable
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+R = TypeVar("R")
+S = TypeVar("S")
+A_contra = TypeVar("A_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Handled(Link):
+    """The part of signatures and plans that takes error handlers."""
+
+    def on_error(self, handler: Following[PlanFailure, object], /) -> Self:
+        """Return a copy whose failure enqueues this handler; several are allowed.
+
+        The handler gets a PlanFailure as its first argument: `alert.s()`. With
+        `alert.si(...)` it gets only its own arguments. Raises InvalidPlan or
+        InvalidArguments if it cannot be a handler.
+        """
+        return self._with_handler(handler)
+
+    @classmethod
+    def _classes(cls) -> tuple[type[SignatureValue], type[PlanValue]]:
+        return Signature, Plan
+
+
+class Signature(Handled, SignatureValue, Complete[R_co], Generic[P, R_co]):
+    """A task with its arguments and options, as a value: `task.s(42)`.
+
+    Signatures of equal calls are equal: `send.s("a") == send.s(address="a")`.
+    """
+
+    __module__ = "durio"
+
+    def __or__(self, following: Following[R_co, S]) -> "Plan[S]":
+        return chain_of([self, [following]], ANY_PLAN)
+
+
+class NamedSignature(Signature[..., Any], Following[object, Any]):
+    """A signature of a task that is known by name only: it may stand anywhere."""
+
+    __module__ = "durio.plans"
+
+    def __or__(self, following: Following[Any, S]) -> "ImmutablePlan[S]":
+        raise NotImplementedError
+
+
+class Immutable(Handled, Complete[R_co], Following[object, R_co]):
+    """A signature that ignores the result before it: `task.si(42)`."""
+
+    __module__ = "durio.plans"
+
+    def __or__(self, following: Following[R_co, S]) -> "ImmutablePlan[S]":
+        raise NotImplementedError
+
+
+class Partial(Handled, Following[A_contra, R_co]):
+    """A signature or plan without its first argument: it gets the result before it."""
+
+    __module__ = "durio.plans"
+
+    def __or__(self, following: Following[R_co, S]) -> "Partial[A_contra, S]":
+        raise NotImplementedError
+
+
+class Plan(Handled, PlanValue, Complete[R_co]):
+    """A chain or a group of signatures and plans, as a value; a chord is a chain."""
+
+    __module__ = "durio.plans"
+
+    def __or__(self, following: Following[R_co, S]) -> "Plan[S]":
+        return chain_of([self, [following]], ANY_PLAN)
+
+    @takes_options
+    def options(
+        self,
+        *,
+        key: str | None = UNSET,
+        unique: KeyPolicy | UniqueName = UNSET,
+        queue: str = UNSET,
+        priority: int = UNSET,
+        tx: Joinable | None = UNSET,
+        meta: Mapping[str, object] | None = UNSET,
+    ) -> Self:
+        """Return a copy with these options; the original is unchanged.
+
+        `queue`, `priority` and `meta` are defaults for nodes that do not have their own.
+        `key`, `unique` and `tx` are for the plan as a whole. Raises InvalidOption.
+        """
+        raise NotImplementedError
+
+
+ANY_PLAN: type[Plan[Any]] = Plan
+
+
+class ImmutablePlan(Plan[R_co], Following[object, R_co]):
+    """A plan whose first nodes ignore the result before it."""
+
+    __module__ = "durio.plans"
+
+    def __or__(self, following: Following[R_co, S]) -> "ImmutablePlan[S]":
+        raise NotImplementedError
+
+
+@overload
+def chain(first: Complete[A], /) -> Plan[A]: ...
+@overload
+def chain(first: Complete[A], b: Following[A, B], /) -> Plan[B]: ...
+@overload
+def chain(first: Complete[A], b: Following[A, B], c: Following[B, C], /) -> Plan[C]: ...
+@overload
+def chain(
+    first: Complete[A], b: Following[A, B], c: Following[B, C], d: Following[C, D], /
+) -> Plan[D]: ...
+@overload
+def chain(first: Complete[A], /, *links: Following[A, A]) -> Plan[A]: ...
+@overload
+def chain(first: Following[A, B], b: Following[B, C], /) -> Partial[A, C]: ...
+@overload
+def chain(
+    first: Following[A, B], b: Following[B, C], c: Following[C, D], /
+) -> Partial[A, D]: ...
+@overload
+def chain(first: Following[A, A], /, *links: Following[A, A]) -> Partial[A, A]: ...
+@overload
+def chain(links: Iterable[Complete[A] | Following[A, A]], /) -> Plan[A]: ...
+def chain(*links: Any) -> Any:
+    """Return a plan that runs its members one after the other: `a | b | c`.
+
+    Each member gets the result before it as its first argument, except `task.si(...)`. The
+    value of a chain is that of its last member. Members are signatures or plans, or one
+    iterable of them. Type checkers know up to four members of different types; `|` has no
+    such limit. Raises InvalidPlan or InvalidArguments.
+
+        plan = chain(extract.s("a.csv"), transform.s(), load.s("table"))
+    """
+    return chain_of(links, ANY_PLAN)
+
+
+@overload
+def group(  # pyright: ignore[reportOverlappingOverload]
+    *members: Immutable[R] | ImmutablePlan[R] | Iterable[Immutable[R]],
+    cancel_rest: bool = False,
+) -> ImmutablePlan[list[R]]: ...
+@overload
+def group(  # pyright: ignore[reportOverlappingOverload]
+    *members: Immutable[R] | ImmutablePlan[R] | Iterable[Immutable[R]],
+    on_error: Literal["collect"],
+) -> ImmutablePlan[Collected[R]]: ...
+@overload
+def group(
+    *members: Complete[R] | Iterable[Complete[R]], cancel_rest: bool = False
+) -> Plan[list[R]]: ...
+@overload
+def group(
+    *members: Complete[R] | Iterable[Complete[R]], on_error: Literal["collect"]
+) -> Plan[Collected[R]]: ...
+@overload
+def group(
+    *members: Following[A, R] | Iterable[Following[A, R]], cancel_rest: bool = False
+) -> Partial[A, list[R]]: ...
+@overload
+def group(
+    *members: Following[A, R] | Iterable[Following[A, R]],
+    on_error: Literal["collect"],
+) -> Partial[A, Collected[R]]: ...
+def group(*members: Any, on_error: str | None = None, cancel_rest: bool = False) -> Any:
+    """Return a plan that runs its members side by side; its value is the list of theirs.
+
+    Members are signatures or plans, or one iterable of them. A group inside is unrolled.
+    If a member fails, the plan fails and the other members go on; `cancel_rest=True`
+    cancels them. With `on_error="collect"` the group never fails, and its value is a
+    Collected: an `Ok` or an `Err` for each member. What follows a group gets its value:
+    that is a chord. Raises InvalidPlan.
+
+        plan = group(resize.s(path) for path in paths) | collage.s()
+    """
+    return group_of(members, ANY_PLAN, on_error, cancel_rest)
+
+
+@overload
+def chord(header: Complete[A], callback: Following[A, S], /) -> Plan[S]: ...
+@overload
+def chord(
+    header: Iterable[Complete[R]], callback: Following[list[R], S], /
+) -> Plan[S]: ...
+@overload
+def chord(header: Following[A, B], callback: Following[B, S], /) -> Partial[A, S]: ...
+@overload
+def chord(
+    header: Iterable[Following[A, R]], callback: Following[list[R], S], /
+) -> Partial[A, S]: ...
+def chord(header: Any, callback: Any = None, /) -> Any:
+    """Return a plan that runs a callback with the list of results of a group.
+
+    The header is a group, or an iterable of its members. The callback runs once, after all
+    members have succeeded. Raises InvalidPlan.
+
+        plan = chord([resize.si(path) for path in paths], collage.s())
+    """
+    return chord_of(header, callback, ANY_PLAN)
