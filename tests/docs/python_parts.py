@@ -13,7 +13,14 @@ from durio.app.task_decorator import TaskDecorator
 from durio.app.tasks import SyncTask, Task, TaskWithOptions
 from durio.client.handle import Job
 from durio.client.job_query import BulkResult, JobQuery
-from durio.client.plan import Signature
+from durio.client.plan import (
+    Immutable,
+    ImmutablePlan,
+    NamedSignature,
+    Partial,
+    Plan,
+    Signature,
+)
 from durio.client.queue_handle import QueueHandle, QueueStatus
 from durio.keys import KeyPolicy
 from durio.model.job import (
@@ -26,6 +33,8 @@ from durio.model.job import (
     State,
 )
 from durio.model.option_values import Keep
+from durio.model.plan import Complete, Following
+from durio.model.plan_ends import Collected, Err, Ok, PlanFailure
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.queues import Queue
@@ -86,6 +95,8 @@ BOX_CLOCK_INTERNAL = frozenset(
         "new_id",
     ]
 )
+LINK_INTERNAL = frozenset({"source"})
+PLAN_INTERNAL = LINK_INTERNAL | {"size", "depth", "first_task"}
 KEY_POLICY_INTERNAL = frozenset({"name", "mode", "ttl_seconds", "delay_seconds"})
 
 SHOWN = [
@@ -97,7 +108,39 @@ SHOWN = [
     Shown(SyncTask, "task", "`@app.task` returns it for a `def` function.", like=Task),
     Shown(TaskWithOptions, "task", "`task.options(...)` returns it.", like=Task),
     Shown(NamedTask, "task", "`app.named(name)` returns it.", like=Task),
-    Shown(Signature, "signature", "`task.s(...)` returns it."),
+    Shown(Signature, "signature", "`task.s(...)` returns it.", internal=LINK_INTERNAL),
+    Shown(
+        Plan,
+        "plan",
+        "`chain`, `group`, `chord` and `a | b` return it.",
+        internal=PLAN_INTERNAL,
+    ),
+    Shown(Complete, "link", like=Signature),
+    Shown(Following, "link", like=Signature),
+    Shown(
+        Partial,
+        "partial",
+        "`task.s(...)` without the first argument returns it.",
+        like=Signature,
+    ),
+    Shown(
+        Immutable,
+        "signature",
+        "`task.si(...)` returns it.",
+        like=Signature,
+    ),
+    Shown(ImmutablePlan, "plan", like=Plan, internal=PLAN_INTERNAL),
+    Shown(
+        NamedSignature,
+        "signature",
+        "`app.s(...)` returns it.",
+        like=Signature,
+        internal=LINK_INTERNAL,
+    ),
+    Shown(Ok, "ok"),
+    Shown(Err, "err"),
+    Shown(Collected, "ends"),
+    Shown(PlanFailure, "failure"),
     Shown(Job, "job", "`enqueue` and `await app.job(job_id)` return it."),
     Shown(JobStatus, "status", "`await job.status()` returns it."),
     Shown(JobDetails, "details", "`await job.details()` returns it.", like=JobStatus),
@@ -147,6 +190,12 @@ PAGES = {
         "python_policies": "Retry Keep Settings",
         "python_keys": "KeyPolicy KEY_POLICIES window debounce",
         "python_hooks": "Hooks HookEvent",
+    },
+    "python-plans.md": {
+        "python_plans": "chain group chord Plan",
+        "python_plan_types": "Complete Following Partial Immutable ImmutablePlan "
+        "NamedSignature",
+        "python_plan_ends": "Collected Ok Err PlanFailure",
     },
     "python-testing.md": {
         "python_testing": "testing Box BoxClock BoxJob durio_box",

@@ -71,7 +71,7 @@ def definitions() -> dict[str, Source]:
         for node in tree_of(module).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = Source(module, node)
-            elif isinstance(node, Function):
+            elif isinstance(node, Function) and not has_decorator(node, "overload"):
                 found.setdefault(node.name, Source(module, node))
     return found
 

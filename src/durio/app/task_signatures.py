@@ -75,8 +75,6 @@ class TaskSignatures(Generic[P, R]):
 
         Without the first argument it is for a plan: there it gets the result before it.
         Raises InvalidArguments.
-
-            plan = fetch.s("https://example.com") | parse.s(limit=5)
         """
         codec = self._handler.codec
         if isinstance(codec, ArgumentCodec):

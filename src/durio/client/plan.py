@@ -152,7 +152,7 @@ def chain(*links: Any) -> Any:
     iterable of them. Type checkers know up to four members of different types; `|` has no
     such limit. Raises InvalidPlan or InvalidArguments.
 
-        plan = chain(extract.s("a.csv"), transform.s(), load.s("table"))
+        plan = chain(resize.s("a.png"), publish.s())
     """
     return chain_of(links, ANY_PLAN)
 

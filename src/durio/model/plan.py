@@ -124,7 +124,7 @@ class SignatureValue(Link):
 class PlanValue(Link):
     """A chain or a group of signatures and plans, as a value; a chord is a chain."""
 
-    kind: Literal["chain", "group"]
+    kind: Literal["chain", "group"]  # a chord is a chain
     members: "tuple[AnyLink, ...]"  # in written order
     is_collected: bool = False  # a group with `on_error="collect"`
     cancels_rest: bool = False  # a group with `cancel_rest=True`
