@@ -9,7 +9,7 @@ It knows the rules of plans and nothing of jobs, logs or waits. Leaves are calls
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from durio.plans import Err, Ok, Plan, Signature
@@ -167,14 +167,10 @@ def record(result: Result, place: Place) -> None:
     )
     for part in result.parts:
         record(part, inside)
-        if link.kind == "chain" and not has_collect(part.link):
-            leaves = frozenset(leaves_of(part.link))
-            inside = Place(*(getattr(inside, f) for f in FIELDS[:-1]), leaves)
-        elif link.kind == "chain":
-            inside = Place(*(getattr(inside, f) for f in FIELDS[:-1]), frozenset())
-
-
-FIELDS = ("expected", "is_sure", "handlers", "is_absorbed", "needs")
+        if link.kind == "chain":
+            # What follows a collect may start before all leaves in it have ended.
+            leaves = () if has_collect(part.link) else leaves_of(part.link)
+            inside = replace(inside, needs=frozenset(leaves))
 
 
 def record_leaf(result: Result, place: Place) -> None:
