@@ -4,7 +4,7 @@ from random import Random  # noqa: TID251 - seeded by hypothesis
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durio.model.plan_layout import PlanLayout, lay_out
@@ -12,6 +12,7 @@ from durio.model.plan_shape import layout_from_shape, shape_of
 from durio.plans import Signature, chain, group
 from tests.plans.memory_engine import PLAN, Engine
 from tests.plans.reference import (
+    HANDLER,
     LEAF,
     AnyLink,
     Behaviour,
@@ -32,20 +33,48 @@ def failing(plan: Any, *names: str) -> tuple[AnyLink, dict[str, Behaviour]]:
     return plan, dict.fromkeys(leaves_of(plan), Behaviour()) | dead
 
 
-# Rare among random plans: a member with two failures, and a failure behind a collect.
-TWO_FAILURES = chain(group(leaf("a"), leaf("b")))
-BEHIND = chain(group(chain(leaf("a"), leaf("b")), on_error="collect"), leaf("c"))
+def handler(name: str) -> Any:
+    return Signature[..., Any](HANDLER, (name,), {})
+
+
+# Rare among random plans, so each is tried in many orders.
+COLLECTED = group(chain(leaf("a"), leaf("b")), on_error="collect")
+RARE = {
+    "two failures in a member": failing(
+        group(chain(group(leaf("a"), leaf("b"))), on_error="collect") | leaf("c"),
+        "a",
+        "b",
+    ),
+    "a failure behind a collect": failing(
+        group(chain(COLLECTED, leaf("c")), on_error="collect") | leaf("d"), "c"
+    ),
+    "two failures in a group with a handler": failing(
+        group(leaf("a"), leaf("b"), leaf("c")).on_error(handler("h")), "a", "b"
+    ),
+    "a failure before a collect": failing(leaf("x") | COLLECTED | leaf("c"), "x"),
+    "a failure in a group that cancels its rest": failing(
+        group(chain(leaf("a"), leaf("b")), leaf("c"), cancel_rest=True) | leaf("d"), "c"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_plans_in_many_orders(name: str):
+    for seed in range(60):
+        check(*RARE[name], seed)
 
 
 @pytest.mark.proves("M78", "M144", "M145", "M146", "M148", "M149", "M150")
 @settings(max_examples=600)
 @given(cases(), st.integers(0, 2**32))
-@example(failing(group(TWO_FAILURES, on_error="collect") | leaf("c"), "a", "b"), 1)
-@example(failing(group(BEHIND, on_error="collect") | leaf("d"), "c"), 1)
 def test_jobs_and_logs_give_what_the_rules_say(
     case: tuple[AnyLink, dict[str, Behaviour]], seed: int
 ):
-    plan, behaviours = case
+    check(*case, seed)
+
+
+def check(plan: AnyLink, behaviours: dict[str, Behaviour], seed: int) -> None:
+    """Run a plan in one order, and compare it with what the rules say."""
     expected = interpret(plan, behaviours)
     engine = Engine(lay_out(plan, PLAN, "shop"), behaviours, Random(seed))  # noqa: S311 - replayable
     engine.run()
