@@ -17,6 +17,15 @@ class Ties(NamedTuple):
     on_end: tuple[OnEnd, ...]
 
 
+class EndedJob(NamedTuple):
+    """A job with ties that has just become final."""
+
+    id: bytes
+    state: int
+    ties: str
+    body: bytes | None  # result or error, as an entry contains it
+
+
 _decoder = msgspec.json.Decoder(Ties)
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from durio.model.job import CANCELLED, DEAD, READY
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
-from durio.model.ties import entry_body
+from durio.model.ties import EndedJob, entry_body
 from durio.stores.sqlite.bounds import add_to_depth
 from durio.stores.sqlite.death_counts import count_death
 from durio.stores.sqlite.keys import free_at_end, free_for_good
-from durio.stores.sqlite.logs import EndedJob, append_ends
+from durio.stores.sqlite.logs import append_ends
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import NO_WORKER, SqliteTransaction
 

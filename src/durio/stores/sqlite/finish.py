@@ -17,13 +17,13 @@ import msgspec
 
 from durio.model.job import CANCELLED, DONE
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
-from durio.model.ties import entry_body
+from durio.model.ties import EndedJob, entry_body
 from durio.ports.conflicts import Conflict
 from durio.ports.exchange import Rejected
 from durio.stores.sqlite.effects import with_effects
 from durio.stores.sqlite.exit import keeps_nothing, leave_running
 from durio.stores.sqlite.keys import free_at_end, free_for_good
-from durio.stores.sqlite.logs import EndedJob, append_ends
+from durio.stores.sqlite.logs import append_ends
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 

@@ -14,7 +14,7 @@ from durio.model.job import BLOCKED, CANCELLED, DEAD, DONE, READY, RUNNING, Stor
 from durio.model.keys import WINDOW, payload_digest
 from durio.model.names import namespace_of
 from durio.model.outcome import KeepRule
-from durio.model.ties import load_ties
+from durio.model.ties import EndedJob, load_ties
 from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
@@ -40,7 +40,7 @@ from durio.stores.sqlite.death_counts import next_death
 from durio.stores.sqlite.effects import write_effects
 from durio.stores.sqlite.exit import keeps_nothing
 from durio.stores.sqlite.keys import free_for_good
-from durio.stores.sqlite.logs import EndedJob, append_ends, is_over
+from durio.stores.sqlite.logs import append_ends, is_over
 from durio.stores.sqlite.rename_jobs import has_task, rename_job
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction

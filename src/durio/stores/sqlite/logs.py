@@ -11,7 +11,7 @@ from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
 from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
 from durio.model.logs import DONE_END
-from durio.model.ties import dump_ties, entries_at_end, entry_uid, load_ties
+from durio.model.ties import EndedJob, dump_ties, entries_at_end, entry_uid, load_ties
 from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.ports.logs import Entry
 from durio.ports.records import is_storable
@@ -41,15 +41,6 @@ WRITE_TIES = statement("write_ties")
 EXTEND_WAIT = statement("extend_wait")
 
 UNBLOCKED_MAX = 1000  # jobs let go by one operation; upkeep goes on with the rest
-
-
-class EndedJob(NamedTuple):
-    """A job that has just become final."""
-
-    id: bytes
-    state: int
-    ties: str
-    body: bytes | None  # result or error, as an entry contains it
 
 
 class EntryRow(NamedTuple):

@@ -66,6 +66,7 @@ where id = :id and state in (5, 6)
 returning queue, ties
 
 -- name: block_job(id)
+-- only here: PostgreSQL's `retry_job` says which jobs are blocked.
 -- After `retry_job`, for a job that has to wait for a log again.
 update job set state = 1 where id = :id
 

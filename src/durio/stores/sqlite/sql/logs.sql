@@ -2,19 +2,23 @@
 -- State codes: 0 scheduled, 1 blocked, 2 ready.
 
 -- name: extend_log(log, entries)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 -- Makes room for entries at the end, in a log that may be new; returns its new length.
 insert into log (name, length) values (:log, :entries)
 on conflict (name) do update set length = length + :entries
 returning length
 
 -- name: expire_log(log, expires_at)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 update log set expires_at = :expires_at where name = :log
 
 -- name: append_entry(log, offset, now, tag, state, job, uid, body)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 insert into entry (log, off, at, tag, state, job, uid, body)
 values (:log, :offset, :now, :tag, :state, :job, :uid, :body)
 
 -- name: has_entry(log, uid)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 select 1 from entry where log = :log and uid = :uid
 
 -- name: read_length(log)
@@ -36,6 +40,7 @@ insert into waits (seq, log, above, delay, queue)
 select seq, :log, :above, :delay, :lane from job where id = :id
 
 -- name: find_waiters(log, length, limit)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 -- Jobs whose wait is over now that the log has this length, in their order of arrival.
 select waits.seq, job.queue, job.run_at, waits.delay
 from waits join job on job.seq = waits.seq
@@ -43,15 +48,19 @@ where waits.log = :log and waits.above < :length
 order by waits.seq limit :limit
 
 -- name: end_wait(seq)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 delete from waits where seq = :seq
 
 -- name: unblock_job(seq, state, run_at)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 update job set state = :state, run_at = :run_at where seq = :seq and state = 1
 
 -- name: mark_log(log, has_more)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 update log set has_more = :has_more where name = :log
 
 -- name: find_marked_logs(limit)
+-- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 select name, length from log where has_more order by name limit :limit
 
 -- name: find_expired_logs(now, limit)
