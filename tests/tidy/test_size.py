@@ -32,10 +32,6 @@ ALLOWED: dict[str, tuple[int, str]] = {
         700,
         "one connection per loop, its spare, and the pool of them: always read together",
     ),
-    "stores/postgres/job_actions.py": (
-        495,
-        "one state machine for cancel, retry, discard, move and rename",
-    ),
     "stores/postgres/watermarks.py": (
         480,
         "watermarks and their rescans keep one invariant",

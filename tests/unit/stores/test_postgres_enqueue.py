@@ -81,7 +81,9 @@ async def under_way(
 
 def plain(jobs: list[NewJob]) -> Callable[[PostgresTransaction], Awaitable[Any]]:
     """The statement of a plain enqueue into a known lane, inside a transaction."""
-    c = enqueue_fast.JobColumns._make(map(list, zip(*jobs, strict=True)))
+    width = len(enqueue_fast.JobColumns._fields)
+    fields = zip(*(job[:width] for job in jobs), strict=True)
+    c = enqueue_fast.JobColumns._make(map(list, fields))
     values = (*c[:5], c.opts, [LANE], [], None)
     return lambda tx: tx.rows(enqueue_fast.PLAIN_READY, *values)
 

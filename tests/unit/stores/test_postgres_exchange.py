@@ -4,7 +4,7 @@ from durio.model.ids import uuid7
 from durio.model.job import Claim
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind
 from durio.ports.exchange import Lane
-from durio.stores.postgres.exchange import in_lane_order, jobs_to_skip
+from durio.stores.postgres.claims import in_lane_order, jobs_to_skip
 from durio.stores.postgres.exit import (
     are_done,
     by_fence,

@@ -2,10 +2,11 @@
 
 import pytest
 
-from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.job import BLOCKED, CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
 from durio.stores.postgres.filters import (
+    BLOCKED_ROWS,
     DEAD_ROWS,
     FINISHED_ROWS,
     JOB_ROWS,
@@ -29,7 +30,8 @@ SOURCES = {
     "no state": (Query(states=()), []),
     "ready": (Query(states=(READY,)), [READY_ROWS]),
     "waiting": (Query(states=(READY, SCHEDULED)), [SCHEDULED_ROWS, READY_ROWS]),
-    "live": (Query(states=(SCHEDULED, READY, RUNNING)), [JOB_ROWS]),
+    "live": (Query(states=(SCHEDULED, BLOCKED, READY, RUNNING)), [JOB_ROWS]),
+    "blocked": (Query(states=(BLOCKED,)), [BLOCKED_ROWS]),
     "dead": (Query(states=(DEAD,)), [DEAD_ROWS]),
     "done": (
         Query(states=(DONE,)),
@@ -86,10 +88,11 @@ def test_every_value_travels_apart_and_is_cast_where_it_stands() -> None:
 
 LEADS = {
     "a lane by its queue": (READY_ROWS, Query(lane="shop:mail"), 1),
-    "a lane by its namespace": (SCHEDULED_ROWS, Query("shop"), 2),
+    "a lane by its namespace": (READY_ROWS, Query("shop"), 2),
+    "blocked jobs by their due time": (BLOCKED_ROWS, Query("shop"), 3),
     "running jobs by their worker": (RUNNING_ROWS, Query(worker=3), 1),
     "running jobs not by their queue": (RUNNING_ROWS, Query(lane="shop:mail"), 0),
-    "any job by its id": (SCHEDULED_ROWS, Query(ids=(b"x" * 16,)), 1),
+    "any job by its id": (READY_ROWS, Query(ids=(b"x" * 16,)), 1),
     "the dead by their end": (DEAD_ROWS, Query(before=1.0), 2),
     "history by nothing but ids": (FINISHED_ROWS, Query("shop", task="shop.pay"), 0),
 }
@@ -102,13 +105,13 @@ def test_only_what_an_index_has_bounds_a_look(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", [READY_ROWS, SCHEDULED_ROWS, RUNNING_ROWS, DEAD_ROWS]
+    "source", [READY_ROWS, SCHEDULED_ROWS, BLOCKED_ROWS, RUNNING_ROWS, DEAD_ROWS]
 )
 def test_every_source_can_be_walked_by_id(source: JobSource) -> None:
     assert len(by_id(source).order) == 1
 
 
-@pytest.mark.parametrize("state", [SCHEDULED, READY, RUNNING, DEAD, CANCELLED])
+@pytest.mark.parametrize("state", [SCHEDULED, BLOCKED, READY, RUNNING, DEAD, CANCELLED])
 def test_a_walk_can_be_taken_up_again(state: int) -> None:
     """No two jobs of a state stand at the same place of its order."""
     assert source_of_state(state).columns[-1] == "t.id"

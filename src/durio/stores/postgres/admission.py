@@ -15,7 +15,6 @@ from durio.model.errors import InvariantBroken
 from durio.model.job import (
     READY,
     RUNNING,
-    SCHEDULED,
     STATE_BY_CODE,
     KeyClaim,
     NewJob,
@@ -24,32 +23,8 @@ from durio.model.keys import WAITING, KeyAnswer, KeyHolder, key_answer
 from durio.model.names import namespace_of
 from durio.ports.enqueue import Enqueued, Full
 from durio.stores.postgres.bounds import PostgresGuard
+from durio.stores.postgres.drafts import Draft, StoredState, draft_of, due_at
 from durio.stores.postgres.keys import KeyHold, new_hold
-
-
-class StoredState(NamedTuple):
-    """The fields of a stored job that an enqueue needs."""
-
-    state: int
-    lane: str = ""
-    created_at: float = 0.0
-
-
-class Draft(NamedTuple):
-    """The row of a job as this enqueue writes it: a new job, or a key's rewritten holder."""
-
-    is_new: bool
-    state: int
-    id: bytes
-    lane: str
-    rank: int
-    task: str
-    payload: bytes
-    run_at: float | None
-    opts: bytes | None
-    ukey: bytes | None
-    umode: int | None
-    created_at: float
 
 
 class StaleRead(Exception):
@@ -86,19 +61,22 @@ class Admission:
         in_caller_tx: bool = False,
         has_fixed_snapshot: bool = False,
         enters_full: bool = False,
+        enters_closed: bool = False,
     ) -> None:
         """Take the state that was read and the kind of transaction.
 
         `in_caller_tx`: the enqueue runs in a caller's transaction, and its results name
         full queues. `has_fixed_snapshot`: that transaction may not see every bound.
-        `enters_full`: the jobs enter full queues, but not closed ones.
+        `enters_full`: the jobs enter full queues. `enters_closed`: closed ones, too.
         """
         self.known = known
         self.in_caller_tx = in_caller_tx
         self.has_fixed_snapshot = has_fixed_snapshot
         self.enters_full = enters_full or in_caller_tx
+        self.enters_closed = enters_closed
         self.full_queues: dict[str, Full] = {}
         self.drafts: dict[bytes, Draft] = {}
+        self.payloads: dict[bytes, bytes] = {}  # new arguments of stored jobs with ties
         self.holds: dict[bytes, KeyHold] = {}  # by key: the holder after this enqueue
         self.entered: Counter[str] = Counter()
         self.stale_soft_marks: set[str] = set()
@@ -121,6 +99,7 @@ class Admission:
             self.refused_lanes.setdefault(no_room.full.lane, no_room.full)
             return [Enqueued(j.id, False, READY, full=no_room.full) for j in jobs]
         self.drafts |= call.drafts
+        self.payloads |= call.payloads
         self.holds |= call.holds
         self.entered.update(call.entered)
         if not self.full_queues:
@@ -136,11 +115,25 @@ class Admission:
 
     def missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
         """Return why this number of new jobs may not enter; None if they may."""
-        full = self._missing_room(lane, jobs, entered)
-        if full is not None and self.enters_full and not full.is_closed:
-            self.full_queues[lane] = full
+        return self._unless_entering(self._missing_room(lane, jobs, entered))
+
+    def is_closed(self, lane: str) -> Full | None:
+        """Return why a job that waits for a log may not enter; no bound refuses it."""
+        guard = self.known.guards.get(lane)
+        if guard is None or not guard.is_closed:
             return None
-        return full
+        depth = guard.depth + self.entered[lane]
+        return self._unless_entering(
+            Full(lane, depth, guard.limit or 0, is_closed=True)
+        )
+
+    def _unless_entering(self, full: Full | None) -> Full | None:
+        if full is None or not (
+            self.enters_closed if full.is_closed else self.enters_full
+        ):
+            return full
+        self.full_queues[full.lane] = full
+        return None
 
     def _missing_room(self, lane: str, jobs: int, entered: int) -> Full | None:
         guard = self.known.guards.get(lane)
@@ -182,8 +175,10 @@ class CallAdmission:
         self.admission = admission
         self.known = admission.known
         self.drafts: dict[bytes, Draft] = {}
+        self.payloads: dict[bytes, bytes] = {}
         self.holds: dict[bytes, KeyHold] = {}
         self.entered: Counter[str] = Counter()
+        self.starting: Counter[str] = Counter()  # those of them that need room
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Admit all jobs or raise PostgresNoRoom."""
@@ -193,9 +188,15 @@ class CallAdmission:
 
     def check_plain(self, jobs: Sequence[NewJob]) -> None:
         """Check the room for jobs without keys first: their number is known in advance."""
-        new = {job.id: job.lane for job in jobs if self.stored(job.id) is None}
-        for lane, count in Counter(new.values()).items():
-            full = self.admission.missing_room(lane, count, 0)
+        new = {job.id: job for job in jobs if self.stored(job.id) is None}
+        starting = Counter(job.lane for job in new.values() if job.wait is None)
+        for lane in dict.fromkeys(job.lane for job in new.values()):
+            count = starting[lane]
+            full = (
+                self.admission.missing_room(lane, count, 0)
+                if count
+                else self.admission.is_closed(lane)
+            )
             if full is not None:
                 raise PostgresNoRoom(full)
 
@@ -218,7 +219,8 @@ class CallAdmission:
         draft = self.draft(job_id)
         if draft is None:
             return self.known.stored.get(job_id)
-        return StoredState(draft.state, draft.lane, draft.created_at)
+        has_ties = draft.ties is not None
+        return StoredState(draft.state, draft.lane, draft.created_at, has_ties)
 
     def hold(self, key: bytes) -> KeyHold | None:
         """Return the current holder of the key."""
@@ -232,7 +234,15 @@ class CallAdmission:
 
     def enter(self, lane: str) -> None:
         """Count one more waiting job in this lane; raises PostgresNoRoom."""
-        full = self.admission.missing_room(lane, 1, self.entered[lane])
+        full = self.admission.missing_room(lane, 1, self.starting[lane])
+        if full is not None:
+            raise PostgresNoRoom(full)
+        self.starting[lane] += 1
+        self.move(lane, 1)
+
+    def enter_blocked(self, lane: str) -> None:
+        """Count one more job that waits for a log; raises PostgresNoRoom."""
+        full = self.admission.is_closed(lane)
         if full is not None:
             raise PostgresNoRoom(full)
         self.move(lane, 1)
@@ -243,27 +253,13 @@ class CallAdmission:
             self.entered[lane] += jobs
 
     def insert(self, job: NewJob, run_at: float | None) -> Enqueued:
-        self.enter(job.lane)
-        draft = self.drafted(job, run_at)
+        if job.wait is None:
+            self.enter(job.lane)
+        else:
+            self.enter_blocked(job.lane)
+        draft = draft_of(job, run_at, self.known.now)
         self.drafts[job.id] = draft
         return Enqueued(job.id, True, draft.state)
-
-    def drafted(self, job: NewJob, run_at: float | None) -> Draft:
-        now, key = self.known.now, job.key
-        return Draft(
-            is_new=True,
-            state=SCHEDULED if run_at is not None and run_at > now else READY,
-            id=job.id,
-            lane=job.lane,
-            rank=job.rank,
-            task=job.task,
-            payload=job.payload,
-            run_at=run_at,
-            opts=job.opts,
-            ukey=None if key is None else key.key,
-            umode=None if key is None else key.mode,
-            created_at=now,
-        )
 
     # --- keys
 
@@ -309,6 +305,8 @@ class CallAdmission:
         self, job: NewJob, key: KeyClaim, held: KeyHold, stored: StoredState
     ) -> Enqueued:
         """Give the waiting holder this job's arguments and due time."""
+        if stored.has_ties:
+            return self.rewrite_tied(job, key, held, stored)
         now = self.known.now
         run_at = due_at(job, now)
         if key.delay_seconds > 0:
@@ -322,7 +320,8 @@ class CallAdmission:
             self.enter(job.lane)
             self.move(stored.lane, -1)
         before = self.draft(held.id)
-        draft = self.drafted(job, run_at)._replace(
+        untied = job._replace(wait=None, on_end=())
+        draft = draft_of(untied, run_at, now)._replace(
             is_new=before is not None and before.is_new,
             id=held.id,
             created_at=stored.created_at,
@@ -332,9 +331,15 @@ class CallAdmission:
         same_args = held.digest == key.digest
         return Enqueued(held.id, False, draft.state, same_args, replaced=True)
 
-
-def due_at(job: NewJob, now: float) -> float | None:
-    """Return when a job may run; None means now."""
-    if job.run_at is not None:
-        return job.run_at
-    return now + job.delay_seconds if job.delay_seconds > 0 else None
+    def rewrite_tied(
+        self, job: NewJob, key: KeyClaim, held: KeyHold, stored: StoredState
+    ) -> Enqueued:
+        """Give the waiting holder, a node of a plan, this job's arguments only."""
+        before = self.draft(held.id)
+        if before is not None:
+            self.drafts[held.id] = before._replace(payload=job.payload)
+        else:
+            self.payloads[held.id] = job.payload
+        self.holds[key.key] = new_hold(held.id, key, self.known.now)
+        same_args = held.digest == key.digest
+        return Enqueued(held.id, False, stored.state, same_args, replaced=True)

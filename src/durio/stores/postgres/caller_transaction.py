@@ -173,8 +173,7 @@ class CallerConnectionAdapter:
             await self._connection.run("savepoint durio")
             try:
                 answer = await work(tx)
-                for call in tx.before_commit:
-                    await call()
+                await tx.finish()
             except BaseException:
                 with suppress(DriverError):
                     await self._connection.run("rollback to savepoint durio")
@@ -196,6 +195,7 @@ def transaction_on(
         context.connections.now,
         context.connections.on_statement,
         context.retention,
+        may_be_long=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Write jobs and records in one PostgreSQL transaction."""
+"""Write jobs, records and entries in one PostgreSQL transaction."""
 
 from functools import partial
 
@@ -10,7 +10,13 @@ from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.audit import write_audit_line
 from durio.stores.postgres.caller_transaction import write_joined
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
-from durio.stores.postgres.enqueue import TRIES, ChangedConcurrently, enqueue_jobs
+from durio.stores.postgres.enqueue_locked import (
+    TRIES,
+    ChangedConcurrently,
+    enqueue_jobs,
+    with_ended_waits,
+)
+from durio.stores.postgres.logs import collect_appends, extend_waits, write_entries
 from durio.stores.postgres.records import check_versions, write_puts
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -63,6 +69,10 @@ async def commit_effects(
     versions = await write_puts(tx, effects.puts, new)
     if versions is None:
         raise StaleRead
+    await extend_waits(tx, effects.extends)
+    collect_appends(tx, effects.appends)
+    ended = await write_entries(tx, context, is_patient=True)
+    enqueued = await with_ended_waits(tx, enqueued, ended)
     if note is not None:
         await write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
     return Committed(enqueued, versions)

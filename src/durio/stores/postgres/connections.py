@@ -530,8 +530,7 @@ class Connections:
                 self._retention,
             )
             answer = await work(tx)
-            for call in tx.before_commit:
-                await call()
+            await tx.finish()
             return tx, answer
 
         if self.on_statement is not None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from durio.model.effects import Effects
 from durio.model.errors import StoreError
 from durio.model.ids import format_ids
 from durio.model.job import StoredJob
@@ -25,7 +26,11 @@ from durio.stores.postgres.bulk import (
 )
 from durio.stores.postgres.context import PostgresCapability
 from durio.stores.postgres.death_counts import NUMBER_DEATHS, next_deaths
-from durio.stores.postgres.job_actions import ActionRequest, act_on_ids
+from durio.stores.postgres.job_actions import (
+    ActionRequest,
+    act_on_ids,
+    act_with_effects,
+)
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -126,9 +131,12 @@ class PostgresControl(PostgresCapability):
         *,
         only: tuple[Query, str] | None = None,
         note: AuditNote | None = None,
+        effects: Effects | None = None,
     ) -> list[Acted]:
         counted = None if only is None else (only[0], bulk_mark_from_text(only[1]))
-        return await act_on_ids(self.context, ids, ActionRequest(action, counted, note))
+        request = ActionRequest(action, counted, note, effects)
+        act = act_on_ids if effects is None else act_with_effects
+        return await act(self.context, ids, request)
 
     async def count(self, query: Query, *, most: int | None = None) -> Counted:
         return await self.context.connections.read_many(

@@ -2,19 +2,21 @@
 
 If the queues have no guard, or room for all jobs, and if the keys are free, there is
 nothing to decide. The statement checks this itself. If it is not so, the statement writes
-nothing, or leaves out the jobs whose key is held; enqueue.py stores those under locks.
+nothing, or leaves out the jobs whose key is held; enqueue_locked.py stores those under locks,
+and all calls that have jobs with ties.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from durio.model.errors import StoreError
 from durio.model.job import READY, SCHEDULED, NewJob
 from durio.model.keys import WINDOW
 from durio.ports.enqueue import Enqueued, Full
-from durio.stores.postgres.admission import Draft
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
+from durio.stores.postgres.drafts import Draft
 from durio.stores.postgres.driver import KEY_WAIT, UNIQUE_VIOLATION, DriverError, Row
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import NO_WORKER
@@ -31,7 +33,7 @@ NOTHING_WRITTEN: Row = (True, 0.0, True, None, 0, None, False, False)
 
 
 class JobColumns(NamedTuple):
-    """The fields of NewJob as the arrays of a statement."""
+    """The fields of NewJob as the arrays of a statement, without its ties."""
 
     ids: list[bytes]
     lanes: list[str]
@@ -53,9 +55,12 @@ async def enqueue_fast(
     """Return one result per job, None for a job left out; None if nothing was written."""
     if len(jobs) == 1 and is_simple(context, jobs[0]):
         return await enqueue_one(context, jobs[0], lock_wait)
-    columns = JobColumns._make(map(list, zip(*jobs, strict=True)))
+    fields = zip(*jobs, strict=True)
+    columns = JobColumns._make(map(list, islice(fields, len(JobColumns._fields))))
     if len(set(columns.ids)) < len(jobs):
         return None  # the same job is given twice
+    if any(map(any, fields)):
+        return None  # a job has ties: the other fields
     if not any(columns.keys):
         is_one = len(calls) == 1
         return await enqueue_plain(
@@ -67,10 +72,12 @@ async def enqueue_fast(
 
 
 def is_simple(context: PostgresContext, job: NewJob) -> bool:
-    """Whether the job has no key, is due now, and enters a known queue without a guard."""
+    """Whether the job has no key or ties, is due now, and enters a known, unguarded queue."""
     lane = job.lane
     return (
         job.key is None
+        and job.wait is None
+        and not job.on_end
         and job.run_at is None
         and not job.delay_seconds
         and lane in context.known_lanes

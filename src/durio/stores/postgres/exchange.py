@@ -5,8 +5,10 @@ A worker has one such call in flight at a time.
 If all outcomes are done and no job is due, the call is one statement and one round trip:
 `exchange` in exchange.sql, or `claim_idle` when an idle worker is woken. Otherwise it is
 several statements in one transaction, in this order: record the outcomes, promote due jobs
-in these lanes, claim lane by lane. The *split* form always uses several statements, for
-servers on which the one statement does not work.
+in these lanes, claim lane by lane, append to logs. The *split* form always uses several
+statements, for servers on which the one statement does not work.
+
+A job whose wait ends in an exchange is not claimed by it: `more` says that it can be.
 
 A worker whose lease has expired still records outcomes, fenced, but claims nothing.
 """
@@ -15,16 +17,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from operator import itemgetter
-from typing import Any, NamedTuple
 
 from durio.model.job import Claim
 from durio.model.outcome import Outcome
 from durio.ports.exchange import Exchanged, Lane, Rejected
+from durio.stores.postgres.admission import StaleRead
+from durio.stores.postgres.claims import (
+    ClaimRequest,
+    ClaimResult,
+    in_lane_order,
+    parse_claims,
+)
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
-from durio.stores.postgres.driver import Row
+from durio.stores.postgres.effects import lock_for_effects
+from durio.stores.postgres.enqueue_locked import TRIES, ChangedConcurrently
 from durio.stores.postgres.exit import (
     are_done,
+    are_plain,
     by_fence,
     done_columns,
     id_of,
@@ -36,6 +45,7 @@ from durio.stores.postgres.finish import (
     record_outcomes,
 )
 from durio.stores.postgres.keys import free_at_end
+from durio.stores.postgres.logs import WaitsEnded, after_ended_waits, write_entries
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.watermarks import ONE_LANE_RANGES, ClaimRanges
@@ -49,39 +59,8 @@ READ_HELD_CLAIMS = statement("read_held_claims")
 PROMOTED_MAX = 1000  # per lane and call
 BOUNDED_SECONDS = 60.0  # for which a queue with a bound is remembered
 HELD_SECONDS = 0.2  # until the next scan for a due job that is locked
-# After the fields of a Claim, the first row has columns about the whole call.
-WIDTH = len(Claim._fields)
-claim_fields = itemgetter(slice(WIDTH))
 
 NO_OUTCOMES = PostgresRecordedOutcomes([], [], [])
-
-
-class ClaimRequest(NamedTuple):
-    """Which lanes a worker claims from, and how many jobs it wants."""
-
-    worker: int
-    lanes: list[Lane]
-    want: int
-    known: list[str] | None
-
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """Lanes, limits, jobs to skip, want and known tasks."""
-        names = [name for name, _ in self.lanes]
-        rooms = [min(limit, self.want) for _, limit in self.lanes]
-        return (names, rooms, jobs_to_skip(names, rooms), self.want, self.known)
-
-
-class ClaimResult(NamedTuple):
-    """What a claiming statement returns."""
-
-    # False: a job is due; None: see `claim_idle`. Then nothing was written.
-    has_done: bool | None
-    next_due_seconds: float | None
-    claim_scan_seconds: float | None  # how long it took to find the claims
-    refused: list[int]  # positions of done outcomes, from 1
-    due_scan_seconds: float | None  # how long it took to find due jobs
-    claims: list[Claim]  # by rank and id
 
 
 class PostgresExchange(PostgresCapability):
@@ -108,7 +87,7 @@ class PostgresExchange(PostgresCapability):
         names = list(dict.fromkeys(lane.name for lane in lanes))
         ages = dict(zip(names, context.process.due_watermarks.ages(names), strict=True))
         answered: Exchanged | None = None
-        if not resync and not context.process.is_split and are_done(outcomes):
+        if not resync and not context.process.is_split and are_plain(outcomes):
             now = context.clock.monotonic()
             held = context.process.held_lanes
             due = [name for name in names if held.get(name, now) <= now]
@@ -118,10 +97,8 @@ class PostgresExchange(PostgresCapability):
                 next_due = min(answered.next_due_seconds or HELD_SECONDS, HELD_SECONDS)
                 answered = answered._replace(next_due_seconds=next_due)
         if answered is None:
-            answered = await context.connections.write(
-                lambda tx: exchange_by_statements(
-                    tx, context, outcomes, asked, ages, resync=resync
-                )
+            answered = await exchange_with_retries(
+                context, outcomes, asked, ages, resync=resync
             )
         if answered.claims:
             context.wakeups.on_claims(worker)
@@ -161,6 +138,8 @@ async def exchange_fast(
         return None
     update_watermarks(context, asked, look, answer)
     context.process.due_watermarks.record_empty(due, began)
+    if answer.ended.places:
+        after_ended_waits(context, answer.ended, asked.worker, asked.names)
     refused = [done[place - 1] for place in answer.refused]
     rejected: list[Rejected] = []
     if refused:
@@ -211,6 +190,43 @@ async def claim_idle(
     return answer
 
 
+async def exchange_with_retries(
+    context: PostgresContext,
+    outcomes: Sequence[Outcome],
+    asked: ClaimRequest,
+    since: Mapping[str, float],
+    *,
+    resync: bool,
+) -> Exchanged:
+    """Use several statements; start again if another transaction changed what was read."""
+    for _ in range(TRIES):
+        try:
+            return await context.connections.write(
+                lambda tx: exchange_by_statements(
+                    tx, context, outcomes, asked, since, resync=resync
+                )
+            )
+        except StaleRead:
+            continue
+    raise ChangedConcurrently(
+        f"an exchange failed {TRIES} times: other transactions changed the same jobs, "
+        "keys or records each time",
+        cure="Try again.",
+    )
+
+
+async def lock_queues(
+    tx: PostgresTransaction, outcomes: Sequence[Outcome], lanes: Sequence[str]
+) -> None:
+    """Lock the queues that these outcomes, their effects or claims may change."""
+    effects = [outcome.effects for outcome in outcomes if outcome.effects is not None]
+    ids = [] if are_done(outcomes) else list(map(id_of, outcomes))
+    if effects:
+        await lock_for_effects(tx, effects, ids, lanes)
+    else:
+        await lock_bounded(tx, ids, lanes)
+
+
 async def exchange_by_statements(
     tx: PostgresTransaction,
     context: PostgresContext,
@@ -225,21 +241,22 @@ async def exchange_by_statements(
     `since` gives for each lane how many seconds ago a job to promote may have become due.
     """
     names, ages = list(since), list(since.values())
-    plain = are_done(outcomes)
-    await lock_bounded(tx, () if plain else list(map(id_of, outcomes)), names)
-    recorded = (
-        await record_outcomes(tx, asked.worker, outcomes) if outcomes else NO_OUTCOMES
-    )
+    await lock_queues(tx, outcomes, names)
+    recorded = NO_OUTCOMES
+    if outcomes:
+        recorded = await record_outcomes(tx, context, asked.worker, outcomes)
     for place in recorded.ready_again:
         lower_watermark(tx, context, *place)
     before = await claimed_before(tx, asked.worker) if resync else []
     if not names:
+        ended = await write_entries(tx, context)
         return Exchanged(
             before,
             recorded.rejected,
             recorded.cancelled,
             more=False,
             next_due_seconds=None,
+            settle_in_seconds=ended.settle_in_seconds,
         )
     began = context.clock.monotonic()
     full = await promote_lanes(tx, context, names, ages, asked.worker)
@@ -263,7 +280,8 @@ async def exchange_by_statements(
     swept = set(names) - full - held
     tx.after_commit.append(lambda: record_due_scan(context, held, swept, began))
     free_at_end(tx, list(zip(keys, holders, strict=True)))
-    return exchange_result(answer, asked, recorded, before)
+    ended = await write_entries(tx, context, worker=asked.worker, lanes=asked.names)
+    return exchange_result(answer._replace(ended=ended), asked, recorded, before)
 
 
 def update_watermarks(
@@ -333,16 +351,6 @@ def lower_watermark(
 # --- results
 
 
-def parse_claims(rows: Sequence[Row]) -> ClaimResult:
-    """Parse the rows: the first is about the call, every other row is a claim."""
-    has_done, due, look_seconds, refused, due_seconds = rows[0][WIDTH : WIDTH + 5]
-    claims = [Claim(*fields) for fields in map(claim_fields, rows[1:])]
-    seconds = None if due is None else max(0.0, due)
-    return ClaimResult(
-        has_done, seconds, look_seconds, refused or [], due_seconds, claims
-    )
-
-
 def exchange_result(
     answer: ClaimResult,
     asked: ClaimRequest,
@@ -355,43 +363,12 @@ def exchange_result(
         [*before, *claims] if before else claims,
         recorded.rejected,
         recorded.cancelled,
-        more,
+        more or has_freed_jobs(answer.ended, asked),
         answer.next_due_seconds,
+        answer.ended.settle_in_seconds if answer.ended.rest else None,
     )
 
 
-def in_lane_order(
-    claims: list[Claim], lanes: Sequence[Lane], want: int
-) -> tuple[list[Claim], bool]:
-    """Sort claims as if one lane was claimed after the other; True if a lane may have more."""
-    if len(lanes) == 1:
-        return claims, len(claims) == min(lanes[0].limit, want)
-    by_lane: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_lane.setdefault(claim.lane, []).append(claim)
-    ordered: list[Claim] = []
-    more = False
-    for name, limit in lanes:
-        room = min(limit, want)
-        if room <= 0:
-            break
-        left = by_lane.get(name, [])
-        by_lane[name] = left[room:]
-        ordered += left[:room]
-        want -= min(room, len(left))
-        more = more or len(left) >= room
-    for left in by_lane.values():
-        ordered += left
-    return ordered, more
-
-
-def jobs_to_skip(names: Sequence[str], rooms: Sequence[int]) -> list[int]:
-    """Return for each lane how many jobs its earlier entries in the list may take."""
-    if len(set(names)) == len(names):
-        return []
-    taken: dict[str, int] = {}
-    passed: list[int] = []
-    for name, room in zip(names, rooms, strict=True):
-        passed.append(taken.get(name, 0))
-        taken[name] = passed[-1] + room
-    return passed
+def has_freed_jobs(ended: WaitsEnded, asked: ClaimRequest) -> bool:
+    """Whether this call has ended waits of jobs in the lanes that it claims from."""
+    return any(place.lane in asked.names for place in ended.places)

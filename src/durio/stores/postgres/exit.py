@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 from durio.model.job import DEAD, READY
 from durio.model.outcome import Outcome, OutcomeKind, Reason
+from durio.model.ties import EndedJob, entry_body
 from durio.stores.postgres.bounds import change_depths
 from durio.stores.postgres.death_counts import count_deaths
 from durio.stores.postgres.keys import free_at_end
+from durio.stores.postgres.logs import collect_ends
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import NO_WORKER, PostgresTransaction
 
@@ -31,6 +33,8 @@ kind_of = itemgetter(FIELDS.index("kind"))
 result_of = itemgetter(FIELDS.index("result"))
 result_seconds_of = itemgetter(FIELDS.index("result_seconds"))
 keep_of = itemgetter(FIELDS.index("keep"))
+effects_of = itemgetter(FIELDS.index("effects"))
+is_quiet_of = itemgetter(FIELDS.index("is_quiet"))
 
 OutcomeColumns = tuple[list[Any], ...]
 NO_OUTCOME_COLUMNS: OutcomeColumns = ([], [], [], [], [], [], [])
@@ -39,6 +43,15 @@ NO_OUTCOME_COLUMNS: OutcomeColumns = ([], [], [], [], [], [], [])
 def are_done(outcomes: Sequence[Outcome]) -> bool:
     """Whether all outcomes have the kind DONE, which is 0."""
     return not any(map(kind_of, outcomes))
+
+
+def are_plain(outcomes: Sequence[Outcome]) -> bool:
+    """Whether all outcomes are done, append what their jobs say, and have no effects."""
+    return not (
+        any(map(kind_of, outcomes))
+        or any(map(effects_of, outcomes))
+        or any(map(is_quiet_of, outcomes))
+    )
 
 
 def is_progress_update(outcome: Outcome) -> bool:
@@ -152,7 +165,7 @@ async def leave_running(
     """Let jobs leave `running`, each fenced by its worker; None if the fence refused.
 
     `outcomes` are sorted by id, and `lock_bounded` was called before. `except_worker` is
-    not woken.
+    not woken. The caller calls `write_entries` afterwards.
     """
     retention = tx.retention
     rows = await tx.rows(
@@ -166,7 +179,8 @@ async def leave_running(
     entered: Counter[str] = Counter()
     dead: list[bytes] = []
     freed: list[tuple[bytes, bytes]] = []
-    for number, key, *where in rows:
+    ended: list[EndedJob] = []
+    for number, key, ties, *where in rows:
         place: int = number - 1
         if key is not None:
             freed.append((key, outcomes[place].id))
@@ -178,9 +192,13 @@ async def leave_running(
             tx.wake(lane, except_worker=except_worker)
         elif state == DEAD:
             dead.append(outcomes[place].id)
+        if ties is not None:
+            body = entry_body(state, None, outcomes[place].error)
+            ended.append(EndedJob(outcomes[place].id, state, ties, body))
     # Also beyond the bound: the jobs were accepted before.
     await change_depths(tx, entered)
     free_at_end(tx, freed)
+    await collect_ends(tx, ended)
     if dead:
         # At the very end, because transactions that count deaths wait for each other.
         tx.before_commit.append(partial(count_deaths, tx, dead))

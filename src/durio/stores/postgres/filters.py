@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
+from durio.model.job import BLOCKED, CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.names import namespace_span
 from durio.ports.browse import Query
 from durio.ports.records import is_storable
 from durio.stores.postgres.death_counts import error_fields
 
-LIVE = (SCHEDULED, READY, RUNNING)
+LIVE = (SCHEDULED, BLOCKED, READY, RUNNING)
 FINAL = (DONE, DEAD, CANCELLED)
 INT_MAX = 2**31 - 1
 ID_BYTES = 16
@@ -50,7 +50,7 @@ class JobSource(NamedTuple):
     table: str
     order: tuple[tuple[str, str], ...] = (ID,)  # columns and their types
     states: tuple[int, ...] = ()  # states to filter by; empty: no filter
-    partial: str = ""  # the condition of a partial index with this order
+    partial: str = ""  # which rows of the table; for `kept`, of a partial index
     also: str = ""  # a further condition on its rows
     is_lane: bool = True
 
@@ -83,7 +83,11 @@ class JobSource(NamedTuple):
         return self.table in ("kept", "hist")
 
 
-SCHEDULED_ROWS = JobSource("sched", (LANE, ("run_at", "float8"), ID))
+SCHEDULED_ROWS = JobSource(
+    "sched", (LANE, ("run_at", "float8"), ID), partial="t.run_at < 'infinity'"
+)
+# Blocked jobs are due at infinity. The index has them in this order.
+BLOCKED_ROWS = JobSource("sched", (LANE, ID), partial="t.run_at = 'infinity'")
 READY_ROWS = JobSource("ready", (LANE, ("rank", "int2"), ID))
 RUNNING_ROWS = JobSource("run")
 DEAD_ROWS = JobSource("kept", (ENDED, LANE, ID), partial="t.state = 5", is_lane=False)
@@ -92,8 +96,13 @@ KEPT_ROWS = JobSource("kept", is_lane=False)
 FINISHED_ROWS = JobSource("hist", is_lane=False)
 
 # For each state that has one: the source that holds only jobs of this state.
-SOURCE_BY_STATE = {SCHEDULED: SCHEDULED_ROWS, READY: READY_ROWS, RUNNING: RUNNING_ROWS}
-SOURCE_BY_STATE[DEAD] = DEAD_ROWS
+SOURCE_BY_STATE = {
+    SCHEDULED: SCHEDULED_ROWS,
+    BLOCKED: BLOCKED_ROWS,
+    READY: READY_ROWS,
+    RUNNING: RUNNING_ROWS,
+    DEAD: DEAD_ROWS,
+}
 
 
 def source_of_state(state: int) -> JobSource:
@@ -108,6 +117,8 @@ def by_id(source: JobSource) -> JobSource:
     if len(source.order) == 1:
         return source
     same = " and ".join(f"q.{name} = t.{name}" for name, _ in source.order)
+    if source.partial:
+        same += f" and {source.partial.replace('t.', 'q.')}"
     also = f"exists (select 1 from {{schema}}.{source.table} as q where {same})"  # noqa: S608 - ours
     return JOB_ROWS._replace(also=also)
 

@@ -2,7 +2,8 @@
 
 Progress updates are written first, so that the last progress of a job is not refused
 because its end is in the same call. Then one statement records all done jobs, and one more
-lets all other jobs leave running.
+lets all other jobs leave running. A done job with effects is recorded by itself: if its
+effects cannot be written, only it is undone.
 
 The fence refuses two kinds of outcomes: those that an earlier call stored but whose reply
 was lost (`already_stored`), and those of a worker that was rescued.
@@ -12,10 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
-from durio.model.job import CANCELLED, READY
+from durio.model.job import CANCELLED, DONE, READY
 from durio.model.outcome import Outcome, OutcomeKind, is_ended_by
+from durio.model.ties import EndedJob, entry_body
+from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.ports.exchange import Rejected
+from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.driver import Row
+from durio.stores.postgres.effects import undone_if_refused, write_effects
 from durio.stores.postgres.exit import (
     by_fence,
     done_columns,
@@ -24,6 +29,7 @@ from durio.stores.postgres.exit import (
     progress_update_columns,
 )
 from durio.stores.postgres.keys import free_at_end
+from durio.stores.postgres.logs import collect_end
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -35,6 +41,8 @@ LOCK_RUNNING = statement("lock_finishing_jobs")
 
 # `tx.rows` or `connections.read`: runs one statement.
 ReadRows = Callable[..., Awaitable[Sequence[Row]]]
+# By job: why its effects could not be written.
+OutcomeConflicts = dict[bytes, Conflict]
 
 
 class PostgresRecordedOutcomes(NamedTuple):
@@ -44,35 +52,62 @@ class PostgresRecordedOutcomes(NamedTuple):
 
 
 async def record_outcomes(
-    tx: PostgresTransaction, worker: int, outcomes: Sequence[Outcome]
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    worker: int,
+    outcomes: Sequence[Outcome],
 ) -> PostgresRecordedOutcomes:
-    """Record progress updates, then done jobs, then all other ends."""
+    """Record progress updates, then done jobs, then all other ends.
+
+    The caller has called `lock_for_effects` if an outcome has effects, and calls
+    `write_entries` afterwards. Raises StaleRead to start again.
+    """
     others = [outcome for outcome in outcomes if outcome.kind != OutcomeKind.DONE]
     done = [outcome for outcome in outcomes if outcome.kind == OutcomeKind.DONE]
+    alone = [outcome for outcome in done if outcome.effects is not None]
     notes = list(filter(is_progress_update, others))
     firm = {outcome.id for outcome in outcomes if outcome.kind != OutcomeKind.PROGRESS}
-    if firm and (notes or (done and others)):
+    if firm and (notes or alone or (done and others)):
         # All transactions lock in one order: a rescue locks jobs by id, whatever their ends
         # are. Progress updates alone need no lock.
         await tx.rows(LOCK_RUNNING, sorted(firm))
     refused = await record_progress_updates(tx, worker, notes)
-    refused += await record_done(tx, worker, by_fence(done))
-    cancelled: list[bytes] = []
-    back: list[tuple[str, int, bytes]] = []
+    plain = [outcome for outcome in done if outcome.effects is None]
+    refused += await record_done(tx, worker, by_fence(plain))
+    conflicts: OutcomeConflicts = {}
+    for outcome in alone:
+        refused += await record_alone(tx, context, worker, outcome, conflicts)
     ends = by_fence(list(filterfalse(is_progress_update, others)))
-    if ends:
-        ways = await leave_running(tx, [worker] * len(ends), ends, except_worker=worker)
-        for outcome, passed in zip(ends, ways, strict=True):
-            if passed is None:
-                refused.append(outcome)
-            elif passed.state == CANCELLED and outcome.kind != OutcomeKind.CANCEL:
-                cancelled.append(outcome.id)
-            elif passed.state == READY:
-                back.append((passed.lane, passed.rank, outcome.id))
+    left = await record_ends(tx, worker, ends)
+    refused += left.refused
     rejected: list[Rejected] = []
     if refused:
-        rejected = await classify_refused(tx.rows, worker, refused, outcomes)
-    return PostgresRecordedOutcomes(rejected, cancelled, back)
+        rejected = await classify_refused(tx.rows, worker, refused, outcomes, conflicts)
+    return PostgresRecordedOutcomes(rejected, left.cancelled, left.ready_again)
+
+
+class RecordedEnds(NamedTuple):
+    refused: list[Outcome]
+    cancelled: list[bytes]
+    ready_again: list[tuple[str, int, bytes]]
+
+
+async def record_ends(
+    tx: PostgresTransaction, worker: int, ends: Sequence[Outcome]
+) -> RecordedEnds:
+    """Let jobs leave running that are not done."""
+    left = RecordedEnds([], [], [])
+    if not ends:
+        return left
+    ways = await leave_running(tx, [worker] * len(ends), ends, except_worker=worker)
+    for outcome, passed in zip(ends, ways, strict=True):
+        if passed is None:
+            left.refused.append(outcome)
+        elif passed.state == CANCELLED and outcome.kind != OutcomeKind.CANCEL:
+            left.cancelled.append(outcome.id)
+        elif passed.state == READY:
+            left.ready_again.append((passed.lane, passed.rank, outcome.id))
+    return left
 
 
 async def record_progress_updates(
@@ -96,31 +131,68 @@ async def record_done(
         return []
     stays = tx.retention.done_seconds
     rows = await tx.rows(FINISH_JOBS, *done_columns(done), worker, stays, tx.injected)
-    taken = {number for number, _, _ in rows}
-    free_at_end(tx, [(key, job_id) for _, job_id, key in rows if key is not None])
+    taken: set[int] = set()
+    freed: list[tuple[bytes, bytes]] = []
+    for number, key, ties in rows:
+        taken.add(number)
+        outcome = done[int(number) - 1]
+        if key is not None:
+            freed.append((key, outcome.id))
+        if ties is not None and not outcome.is_quiet:
+            body = entry_body(DONE, outcome.result, None)
+            collect_end(tx, EndedJob(outcome.id, DONE, ties, body))
+    free_at_end(tx, freed)
     return [o for number, o in enumerate(done, start=1) if number not in taken]
 
 
+async def record_alone(
+    tx: PostgresTransaction,
+    context: PostgresContext,
+    worker: int,
+    outcome: Outcome,
+    conflicts: OutcomeConflicts,
+) -> list[Outcome]:
+    """Write a done outcome and its effects, or neither; return it if it is refused."""
+    try:
+        async with undone_if_refused(tx):
+            refused = await record_done(tx, worker, [outcome])
+            if not refused and outcome.effects is not None:
+                await write_effects(tx, context, outcome.effects)
+            return refused
+    except EffectsRefused as error:
+        conflicts[outcome.id] = error.conflict
+        return [outcome]
+
+
 async def classify_refused(
-    read: ReadRows, worker: int, refused: Sequence[Outcome], outcomes: Sequence[Outcome]
+    read: ReadRows,
+    worker: int,
+    refused: Sequence[Outcome],
+    outcomes: Sequence[Outcome],
+    conflicts: OutcomeConflicts | None = None,
 ) -> list[Rejected]:
     """Tell which refused outcomes an earlier call stored, and which were fenced off.
 
     A rescue marks or deletes the worker's row together with its first job. So while the row
     exists unmarked, no other worker had the jobs, and the outcome was stored. Without the
-    row, only the final job shows it. The result is in the order of `outcomes`.
+    row, only the final job shows it. The result is in the order of `outcomes`. An outcome
+    with a conflict is neither: its job is still running.
     """
     places = {id(outcome): place for place, outcome in enumerate(outcomes)}
     named = sorted(refused, key=lambda outcome: places[id(outcome)])
-    if await read(IS_REGISTERED, worker):
-        return [Rejected(o.id, o.claim_no, already_stored=True) for o in named]
-    rows = await read(FIND_FINAL, [outcome.id for outcome in named])
-    ends: dict[tuple[Any, ...], Row] = {(row[0], row[1]): row for row in rows}
+    why = conflicts or {}
+    is_registered = bool(await read(IS_REGISTERED, worker))
+    ends: dict[tuple[Any, ...], Row] = {}
+    if not is_registered:
+        rows = await read(FIND_FINAL, [outcome.id for outcome in named])
+        ends = {(row[0], row[1]): row for row in rows}
     return [
         Rejected(
             o.id,
             o.claim_no,
-            already_stored=is_stored_end(o, ends.get((o.id, o.claim_no))),
+            already_stored=o.id not in why
+            and (is_registered or is_stored_end(o, ends.get((o.id, o.claim_no)))),
+            conflict=why.get(o.id),
         )
         for o in named
     ]

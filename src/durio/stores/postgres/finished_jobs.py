@@ -20,6 +20,7 @@ from durio.stores.postgres.audit import prune_audit
 from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.driver import DEADLOCK, LOCKED, NO_RIGHT, UNIQUE_VIOLATION
+from durio.stores.postgres.logs import prune_logs
 from durio.stores.postgres.records import prune_records
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
@@ -176,12 +177,13 @@ async def prune_rows(
 ) -> int:
     """Delete by age and by count, and keys whose window is over: `limit` rows in total.
 
-    Old audit lines, expired records and notes of repeated enqueues are deleted too, but the
-    result does not count them.
+    Old audit lines, expired records and logs, and notes of repeated enqueues are deleted
+    too, but the result does not count them.
     """
     now = await tx.now()
     await prune_audit(tx, limit)
     await prune_records(tx, limit)
+    await prune_logs(tx, limit)
     await tx.rows(PRUNE_REPEATED, now, limit)
     went = await deleted_rows(tx, PRUNE_AGED, now, limit)
     went += await deleted_rows(tx, PRUNE_DEAD, now, limit - went, dead_count)

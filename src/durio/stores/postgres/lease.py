@@ -21,6 +21,7 @@ from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import leave_running, lock_bounded
 from durio.stores.postgres.life_sockets import LifeAddress
+from durio.stores.postgres.logs import write_entries
 from durio.stores.postgres.records import list_records, write_puts
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
@@ -133,6 +134,7 @@ async def remove_worker(
     ]
     if outcomes:
         await leave_running(tx, [worker] * len(outcomes), outcomes)
+        await write_entries(tx, context)
     await tx.rows(DELETE_WORKERS, [worker])
     tx.after_commit.append(lambda: context.process.life_sockets.end(worker))
     tx.after_commit.append(lambda: context.wakeups.remove(worker))

@@ -28,6 +28,7 @@ from durio.stores.postgres.lease import PostgresLease
 from durio.stores.postgres.live import PostgresLive
 from durio.stores.postgres.live_events import PostgresLiveEvents
 from durio.stores.postgres.location import location_from_url
+from durio.stores.postgres.logs import PostgresLogs
 from durio.stores.postgres.records import PostgresRecords
 from durio.stores.postgres.schema import (
     MigrationStatus,
@@ -66,6 +67,7 @@ class PostgresStore(
     PostgresBrowse,
     PostgresRecords,
     PostgresCommit,
+    PostgresLogs,
     PostgresLive,
     PostgresTransactions,
 ):

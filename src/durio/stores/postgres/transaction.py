@@ -5,8 +5,9 @@ it collects its wakeups and other effects here, and they happen after the commit
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from durio.model.errors import InvariantBroken
 from durio.model.settings import RetentionSettings
 from durio.stores.postgres.driver import Connection, Row
 
@@ -14,6 +15,18 @@ NO_WORKER = 0  # no worker has this id
 ASK_NOW = "select extract(epoch from clock_timestamp())::float8"
 
 StatementHook = Callable[[str], None]
+
+
+class LogRow(NamedTuple):
+    """An entry that a transaction appends to a log, or the name of a log to look at."""
+
+    log: str
+    tag: int | None = None  # None: no entry; new jobs wait for this log
+    ttl_seconds: float | None = None
+    state: int | None = None
+    job: bytes | None = None
+    uid: str | None = None
+    body: bytes | None = None
 
 
 class ReadTransaction:
@@ -69,9 +82,14 @@ class PostgresTransaction(ReadTransaction):
         injected: float | None,
         on_statement: StatementHook | None,
         retention: RetentionSettings,
+        *,
+        may_be_long: bool = False,
     ) -> None:
         super().__init__(connection, statements, injected, on_statement)
         self.retention = retention
+        self.may_be_long = may_be_long  # a caller's or a task's: it locks no log
+        # Logs are locked last: `logs.write_entries` writes these before the commit.
+        self.entries: list[LogRow] = []
         # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
         self.woken_lanes: dict[str, int] = {}
         self.woken_workers: set[int] = set()
@@ -80,6 +98,13 @@ class PostgresTransaction(ReadTransaction):
         # briefly.
         self.before_commit: list[Callable[[], Awaitable[None]]] = []
         self.after_commit: list[Callable[[], None]] = []
+
+    async def finish(self) -> None:
+        """Run what belongs at the end of the transaction."""
+        if self.entries:
+            raise InvariantBroken(f"{len(self.entries)} entries were not written")
+        for call in self.before_commit:
+            await call()
 
     def wake(self, lane: str, *, except_worker: int = NO_WORKER) -> None:
         """Wake the workers that serve this lane, because it has work, except one."""

@@ -16,6 +16,7 @@ from durio.model.errors import (
 from durio.model.outcome import Outcome, with_progress
 from durio.ports.transactions import OwnTransaction
 from durio.stores.job_rules import raise_if_rejected
+from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.caller_checks import (
     FIXED_SNAPSHOT,
     SNAPSHOT,
@@ -29,6 +30,7 @@ from durio.stores.postgres.caller_connection import (
 from durio.stores.postgres.caller_transaction import (
     CONFLICT_STATES,
     CallerConnectionAdapter,
+    context_on,
     transaction_error,
     transaction_on,
 )
@@ -45,13 +47,16 @@ from durio.stores.postgres.driver import (
     SETTINGS_IN_TRANSACTION,
     DriverError,
 )
+from durio.stores.postgres.enqueue_locked import ChangedConcurrently
 from durio.stores.postgres.finish import record_outcomes
+from durio.stores.postgres.logs import write_entries
 from durio.stores.postgres.task_connection import (
     TASK_CONNECTIONS,
     TaskConnection,
     ended_by_task,
     mark_statement,
 )
+from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.translate import translated
 
 T = TypeVar("T")
@@ -106,19 +111,20 @@ class PostgresOwnTransaction:
         try:
             async with asyncio.timeout(context.location.call_seconds):
                 async with self._task_connection.exclusive() as caller:
-                    theirs = await check_caller_connection(
-                        context, CallerConnectionAdapter(context, caller)
-                    )
+                    adapter = CallerConnectionAdapter(context, caller)
+                    theirs = await check_caller_connection(context, adapter)
                     if theirs[TASK_MARK] != TASK_MARKED:
                         raise ended_by_task()
+                    is_fixed = theirs[SNAPSHOT] == FIXED_SNAPSHOT
                     again = RETRY_STATES
-                    if (
-                        theirs[SNAPSHOT] == FIXED_SNAPSHOT
-                    ):  # a retry would fail again with the same snapshot
+                    if is_fixed:  # a retry would fail again with the same snapshot
                         again -= {NOT_SERIALIZABLE}
-                    await self._record(caller, outcome, again)
+                    joined = context_on(context, adapter, has_fixed_snapshot=is_fixed)
+                    tx = await self._record(joined, caller, outcome, again)
                     is_sent = True
                     check_commit(await caller.run("commit"))
+                    if tx.woken_lanes:  # jobs of its effects
+                        context.wakeups.wake(tx.woken_lanes, ())
         except DriverError as error:
             if is_sent and error.lost and not error.unsent:
                 raise translated(error, context.location, unknown=True) from error
@@ -134,10 +140,11 @@ class PostgresOwnTransaction:
 
     async def _record(
         self,
+        joined: PostgresContext,
         connection: PostgresCallerConnection,
         outcome: Outcome,
         again: Collection[str],
-    ) -> None:
+    ) -> PostgresTransaction:
         """Write the outcome; retry it alone after an error whose state is in `again`."""
         await connection.run(f"{SETTINGS_IN_TRANSACTION.lstrip('; ')}; savepoint durio")
         clock = self._context.clock
@@ -145,19 +152,26 @@ class PostgresOwnTransaction:
             tx = transaction_on(self._context, connection)
             try:
                 recorded = await record_outcomes(
-                    tx, self._worker, with_progress(outcome)
+                    tx, joined, self._worker, with_progress(outcome)
                 )
                 raise_if_rejected(recorded.rejected)
-                for call in tx.before_commit:
-                    await call()
+                await write_entries(tx, joined)
+                await tx.finish()
             except DriverError as error:
                 if error.lost or error.state not in again or tried == TRIES:
                     raise
-                await connection.run("rollback to savepoint durio")
+            except StaleRead:
+                if tried == TRIES:
+                    raise ChangedConcurrently(
+                        "other transactions changed the same jobs or keys each time",
+                        cure="Try again.",
+                    ) from None
             else:
-                return
+                return tx
+            await connection.run("rollback to savepoint durio")
             jitter = 0.5 + clock.random()
             await clock.sleep(PAUSE_SECONDS * jitter * 2 ** (tried - 1))
+        raise AssertionError
 
     async def roll_back(self) -> None:
         """Close the connection, which rolls back."""

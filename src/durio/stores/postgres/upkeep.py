@@ -6,6 +6,7 @@ share the work: each skips rows that the other has locked.
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 
 from durio.model.job import READY, attempt_number
 from durio.model.names import namespace_span
@@ -38,6 +39,7 @@ from durio.stores.postgres.lease import (
     lock_held,
 )
 from durio.stores.postgres.life_sockets import is_dead
+from durio.stores.postgres.logs import write_entries
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.task_connection import end_task_transactions
 from durio.stores.postgres.transaction import PostgresTransaction
@@ -130,6 +132,8 @@ async def promote_due(
             partial(context.process.watermarks.lower, lane, rank, lowest)
         )
     left = await tx.value(NEXT_DUE, tx.injected, age)
+    if left == inf:  # blocked jobs only
+        left = None
     looks.record_scan([age], context.clock.monotonic() - began)
     if left is None or left > 0:
         looks.record_empty([ANYWHERE], began)
@@ -221,6 +225,7 @@ async def leave_by_rescue(
         if passed is not None and passed.state == READY:
             lower = context.process.watermarks.lower
             tx.after_commit.append(partial(lower, passed.lane, passed.rank, outcome.id))
+    await write_entries(tx, context)
     return left
 
 

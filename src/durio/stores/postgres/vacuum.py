@@ -23,7 +23,7 @@ REST_SECONDS = 10.0
 REST_FACTOR = 20.0  # vacuum uses at most 5 % of the time
 OLD_SECONDS = 60.0  # an open transaction is reported from this age on
 WARN_AGAIN_SECONDS = 600.0  # between two reports
-LANES = frozenset({"ready", "sched", "run"})
+LANES = frozenset({"ready", "sched", "run", "waits", "deferred"})
 
 
 async def vacuum_tables(context: PostgresContext) -> None:

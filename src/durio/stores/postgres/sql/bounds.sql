@@ -56,8 +56,8 @@ from unnest(:lanes::text[], :changes::int8[]) c (lane, jobs)
 where q.name = any(array[c.lane]) and coalesce(q.hand_maxsize, q.maxsize) >= 0
 
 -- name: count_depth(lanes, mark)
--- Counts the waiting jobs when a bound takes effect. No job is `blocked` yet; blocked jobs
--- would have to be counted here too. `mark` is -1 when the depth must be counted again.
+-- Counts the waiting jobs when a bound takes effect; blocked ones are rows of `sched`, too.
+-- `mark` is -1 when the depth must be counted again.
 with cleared as (delete from {schema}.entered where lane = any(:lanes::text[]))
 update {schema}.queue q
 set is_over = :mark::int8, depth = (select count(*) from {schema}.ready r where r.lane = q.name)

@@ -6,11 +6,15 @@
 -- A join by `any(array[...])` is always an index probe (statements.py).
 with live as materialized (
   select j.id, j.lane, j.rank,
-    case when r.id is not null then 3 when s.id is not null then 0 else 2 end as state,
+    case
+      when r.id is not null then 3
+      when s.id is not null then case when s.run_at = 'infinity' then 1 else 0 end
+      else 2
+    end as state,
     j.task, j.payload, j.retried, j.losses, j.lost, j.snoozed,
     coalesce(r.claim_no, s.claim_no, q.claim_no, 0) as claim_no, r.worker, j.opts, j.errors,
-    r.progress, coalesce(r.cancel, false) as cancel, j.created_at, j.run_at, r.started_at,
-    j.ukey
+    r.progress, coalesce(r.cancel, false) as cancel, j.created_at,
+    nullif(j.run_at, 'infinity') as run_at, r.started_at, j.ukey
   from {schema}.job as j
   left join {schema}.run as r on r.id = any(array[j.id])
   left join {schema}.sched as s
@@ -42,11 +46,16 @@ where id = any(array(
 ))
 
 -- name: read_states(ids)
--- States of jobs, and the columns that identify their lane rows. `offset 0`: one index probe
+-- States of jobs, and the columns that identify their lane rows: a blocked job is due at
+-- infinity. `offset 0`: one index probe
 -- per job. A join could scan a whole table.
 with live as materialized (
   select j.id,
-    case when r.id is not null then 3 when s.id is not null then 0 else 2 end as state,
+    case
+      when r.id is not null then 3
+      when s.id is not null then case when j.run_at = 'infinity' then 1 else 0 end
+      else 2
+    end as state,
     j.lane, j.rank, j.run_at
   from {schema}.job as j
   left join lateral (
@@ -136,8 +145,8 @@ order by name
 select lane, 2 as state, count(*) from {schema}.ready
 where lane >= :first::text and lane < :end::text group by lane
 union all
-select lane, 0, count(*) from {schema}.sched
-where lane >= :first::text and lane < :end::text group by lane
+select lane, case when run_at = 'infinity' then 1 else 0 end, count(*) from {schema}.sched
+where lane >= :first::text and lane < :end::text group by 1, 2
 union all
 select j.lane, 3, count(*)
 from {schema}.run as r join {schema}.job as j on j.id = any(array[r.id])

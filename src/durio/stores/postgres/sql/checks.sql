@@ -126,7 +126,8 @@ select c.relname::text, pg_stat_get_dead_tuples(c.oid),
   end
 from pg_class as c
 where c.oid = any(array[
-  '{schema}.ready'::regclass, '{schema}.sched'::regclass, '{schema}.run'::regclass
+  '{schema}.ready'::regclass, '{schema}.sched'::regclass, '{schema}.run'::regclass,
+  '{schema}.waits'::regclass, '{schema}.deferred'::regclass
 ]::oid[])
 
 -- name: find_oldest_snapshot

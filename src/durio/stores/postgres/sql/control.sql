@@ -76,7 +76,7 @@ for update of t skip locked
 
 -- name: lock_jobs(ids)
 -- only here: SQLite has one writer and needs no locks.
-select id, lane, opts, ukey from {schema}.job
+select id, lane, opts, ukey, ties from {schema}.job
 where id = any(:ids::uuid[])
 order by id
 for update
@@ -84,7 +84,7 @@ for update
 -- name: find_keys_of_final_jobs(ids)
 -- only here: SQLite reads the key with the task (`find_task_and_key`).
 -- The caller has locked these rows.
-select id, lane, opts, ukey from {schema}.kept where id = any(:ids::uuid[])
+select id, lane, opts, ukey, ties from {schema}.kept where id = any(:ids::uuid[])
 
 -- name: rename_job(ids, keys, task)
 -- Waiting jobs.
@@ -121,27 +121,28 @@ delete from {schema}.ready as t
 using unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
 where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
 
--- name: cancel_waiting(ids, claim_nos, gone_ats, buckets, keep_counts, are_kept, now)
+-- name: cancel_waiting(ids, claim_nos, gone_ats, buckets, keep_counts, are_kept, ties, reason, now)
 -- Jobs that are cancelled while they wait. The caller has deleted their rows in `ready` and
--- `sched`. `are_kept` says which of them stay as final jobs.
+-- `sched`. `are_kept` says which of them stay as final jobs. `ties`: what they keep for a retry.
 -- A join by `any(array[...])` is always an index probe (statements.py).
 with cancelled as materialized (
   select * from unnest(
     :ids::uuid[], :claim_nos::int4[], :gone_ats::float8[], :buckets::text[],
-      :keep_counts::int4[], :are_kept::bool[]
-  ) as u (id, claim_no, gone_at, bucket, keep_count, stays)
+      :keep_counts::int4[], :are_kept::bool[], :ties::text[]
+  ) as u (id, claim_no, gone_at, bucket, keep_count, stays, kept_ties)
 ),
 gone as (
   delete from {schema}.job as j using cancelled where j.id = any(array[cancelled.id])
   returning j.*, cancelled.claim_no, cancelled.gone_at, cancelled.bucket, cancelled.keep_count,
-    cancelled.stays
+    cancelled.stays, cancelled.kept_ties
 )
 insert into {schema}.kept (
   id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-  errors, created_at, run_at, finished_at, ukey, umode, gone_at, bucket, keep_count
+  errors, created_at, run_at, finished_at, ukey, umode, gone_at, bucket, keep_count, ties, reason
 )
 select id, lane, rank, 6, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-  errors, created_at, run_at, :now::float8, ukey, umode, gone_at, bucket, keep_count
+  errors, created_at, nullif(run_at, 'infinity'), :now::float8, ukey, umode, gone_at, bucket,
+  keep_count, kept_ties, :reason::text
 from gone
 where stays
 
@@ -162,32 +163,44 @@ update {schema}.run set cancel = true where id = any(:ids::uuid[]) and not cance
 -- only here: SQLite has one writer and needs no locks.
 -- Of two actions on the same job only one gets it. Rows that another transaction has locked
 -- are skipped.
-select id, state, ukey, umode, case when ukey is not null then payload end, id
+select id, state, ties, ukey, umode, case when ukey is not null then payload end, id
 from {schema}.kept
 where id = any(:ids::uuid[]) and state in (5, 6)
 order by id
 for update skip locked
 
--- name: retry_job(ids, payload, now)
+-- name: retry_job(ids, payload, now, blocked_ids)
 -- Counters are reset to zero, the claim number stays. `payload`: other arguments, or null.
--- The jobs count as due since `now`, however old they are.
+-- The jobs count as due since `now`, however old they are. `blocked_ids`: those that wait for
+-- a log again.
 with back as (
   delete from {schema}.kept where id = any(:ids::uuid[]) returning *
 ),
 begun as (
   insert into {schema}.job (
-    id, lane, rank, task, payload, run_at, ukey, umode, opts, errors, created_at
+    id, lane, rank, task, payload, run_at, ukey, umode, opts, errors, created_at, ties
   )
-  select id, lane, rank, task, coalesce(:payload::bytea, payload), :now::float8, ukey, umode,
-    opts, errors, created_at
+  select id, lane, rank, task, coalesce(:payload::bytea, payload),
+    case when id = any(:blocked_ids::uuid[]) then 'infinity' else :now::float8 end, ukey,
+    umode, opts, errors, created_at, ties
   from back
   on conflict (id) do nothing
   returning id
-)
-insert into {schema}.ready (lane, rank, id, claim_no)
+),
 -- `is true` keeps the planner from a join, which would be a nested loop here.
-select lane, rank, id, claim_no from back where (id in (select id from begun)) is true
-returning lane
+waiting as materialized (
+  select lane, rank, id, claim_no, id = any(:blocked_ids::uuid[]) as is_blocked
+  from back where (id in (select id from begun)) is true
+),
+blocked as (
+  insert into {schema}.sched (lane, run_at, id, claim_no)
+  select lane, 'infinity', id, claim_no from waiting where is_blocked
+),
+new_ready as (
+  insert into {schema}.ready (lane, rank, id, claim_no)
+  select lane, rank, id, claim_no from waiting where not is_blocked
+)
+select lane from waiting
 
 -- name: run_job_now(ids, lanes, run_ats, now)
 -- Scheduled jobs become ready and are due from now on. The caller has locked their rows.

@@ -362,37 +362,38 @@ with wanted as materialized (
     i.deep or (select 1 from {schema}.repeated p where p.id = i.id) is not null as deep
   from unnest(:ids::uuid[], :are_deep::bool[]) i (id, deep)
 )
-select wanted.id, f.state, f.lane, f.created_at
+select wanted.id, f.state, f.lane, f.created_at, f.has_ties
 from wanted cross join lateral (
   select case
       when (select 1 from {schema}.run r where r.id = j.id) is not null then 3
       when (
         select 1 from {schema}.sched s
         where s.lane = j.lane and s.run_at = j.run_at and s.id = j.id
-      ) is not null then 0
-      else 2 end as state, j.lane, j.created_at
+      ) is not null then case when j.run_at = 'infinity' then 1 else 0 end
+      else 2 end as state, j.lane, j.created_at, j.ties is not null as has_ties
   from {schema}.job j where j.id = wanted.id
   union all
-  select k.state, k.lane, k.created_at from {schema}.kept k
+  select k.state, k.lane, k.created_at, false from {schema}.kept k
   where wanted.deep and k.id = wanted.id
   union all
-  select h.state, h.lane, h.created_at from {schema}.hist h
+  select h.state, h.lane, h.created_at, false from {schema}.hist h
   where wanted.deep and h.id = wanted.id
   union all
   -- Only the mark of the repeat is left.
-  select 4, '', 0 from {schema}.repeated p where p.id = wanted.id
+  select 4, '', 0, false from {schema}.repeated p where p.id = wanted.id
   limit 1
 ) f
 
--- name: insert_job(ids, lanes, ranks, tasks, payloads, run_ats, opts, keys, key_modes, now, unknown_queues)
--- New jobs, with or without a key, and the queues that are not stored yet. A job whose id is
--- already stored stays as it is: the caller compares the count.
+-- name: insert_job(ids, lanes, ranks, tasks, payloads, run_ats, opts, keys, key_modes, ties, now, unknown_queues)
+-- New jobs, with or without a key or ties, and the queues that are not stored yet. A job whose
+-- id is already stored stays as it is: the caller compares the count. A blocked job is due at
+-- infinity.
 with incoming as materialized (
   select *
   from unnest(
     :ids::uuid[], :lanes::text[], :ranks::int2[], :tasks::text[], :payloads::bytea[],
-    :run_ats::float8[], :opts::bytea[], :keys::bytea[], :key_modes::int2[]
-  ) u (id, lane, rank, task, payload, run_at, opts, ukey, umode)
+    :run_ats::float8[], :opts::bytea[], :keys::bytea[], :key_modes::int2[], :ties::text[]
+  ) u (id, lane, rank, task, payload, run_at, opts, ukey, umode, ties)
 ),
 new_queues as (
   insert into {schema}.queue (name)
@@ -401,10 +402,10 @@ new_queues as (
 ),
 new_jobs as (
   insert into {schema}.job (
-    id, lane, rank, task, payload, run_at, opts, ukey, umode, created_at
+    id, lane, rank, task, payload, run_at, opts, ukey, umode, ties, created_at
   )
   select incoming.id, incoming.lane, incoming.rank, incoming.task, incoming.payload,
-    incoming.run_at, incoming.opts, incoming.ukey, incoming.umode, :now::float8
+    incoming.run_at, incoming.opts, incoming.ukey, incoming.umode, incoming.ties, :now::float8
   from incoming order by incoming.id
   on conflict (id) do nothing
   returning id, lane, rank, run_at
@@ -482,6 +483,15 @@ new_ready as (
   where rewritten.run_at is null or rewritten.run_at <= :now::float8
 )
 select count(*) from rewritten
+
+-- name: rewrite_tied_job(ids, payloads)
+-- `rewrite_job` for nodes of a plan: only their arguments change. The caller has locked their
+-- rows in `ready` and `sched`.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+update {schema}.job as j set payload = u.payload
+from unnest(:ids::uuid[], :payloads::bytea[]) as u (id, payload)
+where j.id = any(array[u.id])
+returning 1
 
 -- name: mark_repeated(ids, until)
 -- only here: SQLite has no marks of repeated enqueues.

@@ -4,7 +4,7 @@
 -- The rows of `exchange` and `claim_idle` after the first one: one for each claim.
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, null::text
   from claimed
   order by rank, id
 ) as claims
@@ -150,6 +150,15 @@ freed as materialized (
 ),
 freed_keys as (
   delete from {schema}.uniq as u where u.ctid = any(array(select place from freed))
+),
+-- What done jobs append to logs; nearly always nothing. The last argument waits for the claims,
+-- because heads of logs are locked last.
+appended as materialized (
+  select {schema}.append_done_1(array_agg(e.id order by e.n), array_agg(e.ties order by e.n),
+    array_agg(e.result order by e.n), max(e.now) + 0 * (select count(*) from claimed)) as result
+  from ended_jobs as e
+  where e.ties is not null
+  having count(*) > 0
 )
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
   null::int4, null::int2, null::int4, null::bytea, null::float8,
@@ -159,7 +168,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   ), array(
     select d.n::int4 from unnest(:ids::uuid[]) with ordinality as d (id, n)
     where d.n not in (select finished.n from finished)
-  ), (select seconds from go)
+  ), (select seconds from go), (select result from appended)
 union all
 {claims_found}
 
@@ -227,7 +236,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   go.ok, (select due.run_at - clock.now from due, clock), (
     select extract(epoch from clock_timestamp() - go.at)::float8
     from (select count(*) as jobs from chosen) as looked where looked.jobs >= 0
-  ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8
+  ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8, null::text
 from go
 union all
 {claims_found}
@@ -324,7 +333,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   true, (select due.run_at - clock.now from due, clock), (
     select extract(epoch from clock_timestamp() - (select at from began))::float8
     from (select count(*) as jobs from chosen) as looked where looked.jobs >= 0
-  ), null::int4[], null::float8,
+  ), null::int4[], null::float8, null::text,
   array(select ukey from claimed where umode = 0 order by id),
   array(select id from claimed where umode = 0 order by id),
   array(
@@ -334,7 +343,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
 union all
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8,
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, null::text,
     null::bytea[], null::uuid[], null::text[]
   from claimed
   order by rank, id

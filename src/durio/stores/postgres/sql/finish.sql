@@ -26,7 +26,7 @@ finished_rows as materialized (
 removed_jobs as (
   delete from {schema}.job as b where b.id = any((select ids from finished_rows)::uuid[])
   returning b.id, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed,
-    b.run_at, b.ukey, b.umode, b.opts, b.errors, b.created_at,
+    b.run_at, b.ukey, b.umode, b.opts, b.errors, b.created_at, b.ties,
     width_bucket(b.id, :ids::uuid[]) as n,
     width_bucket(b.id, (select ids from finished_rows)) as k
 ),
@@ -76,17 +76,21 @@ retained as (
 
 -- name: finish_jobs(ids, claim_nos, results, result_seconds, keep_seconds, buckets, keep_counts, worker, done_seconds, now)
 -- only here: SQLite finishes job by job.
--- Done outcomes, each fenced. Returns which of them were accepted, and the keys to free.
+-- Done outcomes, each fenced. Returns which of them were accepted, the keys to free, and what
+-- the jobs append to logs.
 with
 clock as materialized (
   select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
 go as materialized (select true as ok),
 {done}
-select finished.n::int4, null::uuid, null::bytea from finished
+select finished.n::int4, null::bytea, null::text from finished
 union all
-select ended_jobs.n::int4, ended_jobs.id, ended_jobs.ukey from ended_jobs
-where ended_jobs.umode <> 2 or (ended_jobs.keep_seconds <= 0 and ended_jobs.keep_count is null)
+select ended_jobs.n::int4, case when ended_jobs.umode <> 2
+    or (ended_jobs.keep_seconds <= 0 and ended_jobs.keep_count is null)
+  then ended_jobs.ukey end, ended_jobs.ties
+from ended_jobs
+where ended_jobs.ukey is not null or ended_jobs.ties is not null
 
 -- name: lock_finishing_jobs(ids)
 -- only here: SQLite has one writer and needs no locks.
@@ -176,7 +180,7 @@ left_run as (
     o.error, o.reason, o.killed_process, o.parks, o.keep_seconds, o.bucket, o.keep_count, o.n
 ),
 judged as (
-  select left_run.*, clock.now, b.lane, b.rank, b.task, b.ukey, b.umode,
+  select left_run.*, clock.now, b.lane, b.rank, b.task, b.ukey, b.umode, b.ties,
     left_run.kind = 6 and not left_run.cancel and b.lost < 2 as charged,
     case
       when left_run.cancel or left_run.kind = 5 then 6
@@ -225,7 +229,7 @@ new_ready as (
 final_jobs as (
   delete from {schema}.job as b using exits where b.id = any(array[exits.id]) and exits.way >= 5
   returning b.id, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed,
-    b.run_at, b.ukey, b.umode, b.opts, b.created_at,
+    b.run_at, b.ukey, b.umode, b.opts, b.created_at, b.ties,
     case
       when exits.records_error then
         (array_append(b.errors, exits.error))[greatest(cardinality(b.errors) - 48, 1):]
@@ -236,11 +240,11 @@ final_jobs as (
 kept_jobs as (
   insert into {schema}.kept (
     id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, finished_at, ukey, umode, reason,
+    errors, progress, created_at, run_at, started_at, finished_at, ukey, umode, ties, reason,
     gone_at, bucket, keep_count
   )
   select id, lane, rank, way, task, payload, retried, losses, lost, snoozed, claim_no, opts,
-    errors, progress, created_at, run_at, started_at, now, ukey, umode,
+    errors, progress, created_at, run_at, started_at, now, ukey, umode, ties,
     case when way = 5 then reason end,
     now + case when way = 5 then :dead_seconds::float8
       else coalesce(keep_seconds, :done_seconds::float8) end,
@@ -253,6 +257,6 @@ kept_jobs as (
 -- was freed by the claim, unless another transaction had locked it then.
 select n::int4, case
     when way = 6 or (way = 5 and umode <> 2) or umode = 0 then ukey
-  end, way, lane, task, rank
+  end, case when way >= 5 then ties end, way, lane, task, rank
 from exits
 order by n

@@ -115,11 +115,13 @@ order by n
 -- A join by `any(array[...])` is always an index probe (statements.py).
 select j.id,
   case
-    when r.id is not null then 3 when s.id is not null then 0 when q.id is not null then 2
+    when r.id is not null then 3
+    when s.id is not null then case when s.run_at = 'infinity' then 1 else 0 end
+    when q.id is not null then 2
     else -1
   end,
   coalesce(r.claim_no, s.claim_no, q.claim_no, 0), j.payload, j.lane, j.rank, j.task,
-  j.run_at, j.created_at, null::bytea
+  nullif(j.run_at, 'infinity'), j.created_at, null::bytea
 from {schema}.job as j
 left join {schema}.run as r on r.id = any(array[j.id])
 left join {schema}.sched as s
@@ -144,8 +146,8 @@ select lane, state, sum(jobs)::int8 from (
   select lane, 2 as state, count(*) as jobs from {schema}.ready
   where lane >= :first::text and lane < :end::text group by lane
   union all
-  select lane, 0, count(*) from {schema}.sched
-  where lane >= :first::text and lane < :end::text group by lane
+  select lane, case when run_at = 'infinity' then 1 else 0 end, count(*) from {schema}.sched
+  where lane >= :first::text and lane < :end::text group by 1, 2
   union all
   select j.lane, 3, count(*) from {schema}.run as r join {schema}.job as j on j.id = r.id
   where j.lane >= :first::text and j.lane < :end::text group by j.lane

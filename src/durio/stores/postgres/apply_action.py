@@ -1,0 +1,360 @@
+"""Apply an action to jobs whose state allows it: cancel, move, run now, rename, retry, discard.
+
+A waiting job's row is its lane row, a running job's is its run row, a finished job's is its
+kept row. Rows that another transaction has locked are skipped.
+
+A job's key is freed when the job ends. A retry takes the key again. If another job holds
+the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
+A key's window that has ended is not opened again.
+"""
+
+from collections import Counter
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from typing import NamedTuple
+
+from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.outcome import KeepRule
+from durio.model.ties import EndedJob
+from durio.ports.control import (
+    Action,
+    CancelJobs,
+    DiscardJobs,
+    MoveJobs,
+    RenameJobs,
+    RetryJobs,
+    RunJobsNow,
+)
+from durio.stores.job_rules import retention_of
+from durio.stores.postgres.bounds import (
+    PostgresGuard,
+    change_depths,
+    clear_soft_mark,
+    lock_guards,
+)
+from durio.stores.postgres.keys import free_at_end, retake_keys
+from durio.stores.postgres.logs import collect_end
+from durio.stores.postgres.rename_jobs import rename_locked_jobs
+from durio.stores.postgres.statements import statement
+from durio.stores.postgres.transaction import PostgresTransaction
+from durio.stores.postgres.waits import insert_waits, stop_waiting, waits_of
+
+MAKE_LANES = statement("insert_queue")
+LOCK_READY = statement("lock_ready_jobs")
+LOCK_SCHEDULED = statement("lock_scheduled_jobs")
+DELETE_READY = statement("delete_ready")
+DELETE_SCHEDULED = statement("delete_scheduled")
+LOCK_JOBS = statement("lock_jobs")
+CANCEL_WAITING = statement("cancel_waiting")
+LOCK_RUNNING = statement("lock_running_jobs")
+CANCEL_RUNNING = statement("cancel_running")
+MOVE_READY = statement("move_ready_jobs")
+MOVE_SCHEDULED = statement("move_scheduled_jobs")
+LOCK_FINAL = statement("lock_final_jobs")
+RETRY_JOBS = statement("retry_job")
+RUN_JOBS_NOW = statement("run_job_now")
+DISCARD_JOBS = statement("discard_job")
+
+
+class FoundJob(NamedTuple):
+    """A job's state, and the values that identify its lane row, as read without a lock."""
+
+    id: bytes
+    state: int
+    lane: str
+    rank: int | None
+    run_at: float | None
+
+
+# Returns those of the locked jobs, all in one state, that match the bulk query.
+Judge = Callable[[int, Collection[bytes]], Awaitable[set[bytes]]]
+Changes = dict[bytes, int | None]  # the state after the action
+Guards = Mapping[str, PostgresGuard]
+
+
+async def act_on_jobs(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], action: Action, judge: Judge
+) -> Changes:
+    """Apply the action to jobs whose state, when read, allowed it.
+
+    Returns the new states by id. A missing job was locked or changed by another
+    transaction, or `only` leaves it out.
+    """
+    if not seen:
+        return {}
+    if isinstance(action, DiscardJobs | RunJobsNow | RenameJobs):
+        return await act_without_guards(tx, seen, action, judge)
+    ids = [job.id for job in seen]
+    to = [action.lane] if isinstance(action, MoveJobs) else []
+    guards = await lock_guards(tx, {*to, *(job.lane for job in seen)})
+    match action:
+        case RetryJobs():
+            return await retry_jobs(tx, guards, ids, action.payload, judge)
+        case MoveJobs():
+            return await move_jobs(tx, guards, seen, action.lane, judge)
+        case CancelJobs():
+            return await cancel_jobs(tx, guards, seen, action, judge)
+
+
+async def act_without_guards(
+    tx: PostgresTransaction,
+    seen: Sequence[FoundJob],
+    action: DiscardJobs | RunJobsNow | RenameJobs,
+    judge: Judge,
+) -> Changes:
+    """Apply an action that adds no job to a bounded queue."""
+    match action:
+        case DiscardJobs():
+            return await discard_jobs(tx, [job.id for job in seen], judge)
+        case RunJobsNow():
+            return await run_jobs_now(tx, seen, judge)
+        case RenameJobs(task):
+            return await rename_jobs(tx, seen, task, judge)
+
+
+# --- cancel
+
+
+async def cancel_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    seen: Sequence[FoundJob],
+    action: CancelJobs,
+    judge: Judge,
+) -> Changes:
+    """Cancel waiting jobs; mark running ones so that their workers stop them."""
+    # Lock waiting jobs first. An exchange that holds a lane row may wait for a run row,
+    # never the reverse. We wait for neither, but other transactions may wait for the rows
+    # that we lock.
+    held: dict[bytes, int] = {}
+    for state in CancelJobs.states[:-1]:
+        leave = DELETE_READY if state == READY else DELETE_SCHEDULED
+        locked = await lock_waiting(tx, seen, state, judge)
+        held |= {job.id: claim_no for job, claim_no in locked.items()}
+        if locked:
+            await tx.rows(leave, *lane_columns(locked))
+    blocked = {job.id for job in seen if job.state == BLOCKED}
+    ended = await end_jobs(tx, guards, held, blocked, action)
+    changes: Changes = dict.fromkeys(ended, CANCELLED)
+    running = [place.id for place in seen if place.state == RUNNING]
+    return changes | await cancel_running(tx, running, judge)
+
+
+def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int]:
+    """Return the changes of depth in lanes that had a bound when they were locked.
+
+    A lane that got its bound later is recounted after this transaction.
+    """
+    bounded = {lane for lane, guard in guards.items() if guard.limit is not None}
+    return {lane: jobs for lane, jobs in changes.items() if lane in bounded}
+
+
+async def lock_waiting(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], state: int, judge: Judge
+) -> dict[FoundJob, int]:
+    """Lock the lane rows of jobs that wait in this state; return their claim numbers."""
+    places = [job for job in seen if job.state == state]
+    if not places:
+        return {}
+    lock = LOCK_READY if state == READY else LOCK_SCHEDULED
+    held: dict[bytes, int] = dict(await tx.rows(lock, *lane_columns(places)))
+    meant = await judge(state, held) if held else ()
+    return {job: held[job.id] for job in places if job.id in meant}
+
+
+def lane_columns(
+    places: Iterable[FoundJob],
+) -> tuple[list[bytes], list[str], list[float | None]]:
+    """Return the columns that identify lane rows: id, lane, rank or due time; by id."""
+    ordered = sorted(places)
+    return (
+        [job.id for job in ordered],
+        [job.lane for job in ordered],
+        [job.rank if job.state == READY else job.run_at for job in ordered],
+    )
+
+
+async def end_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    held: dict[bytes, int],
+    blocked: Collection[bytes],
+    action: CancelJobs,
+) -> list[bytes]:
+    """Cancel jobs whose lane rows are deleted; keep each for its own retention."""
+    if not held:
+        return []
+    now, default = await tx.now(), KeepRule(tx.retention.done_seconds)
+    ids, keeps, keys = list[bytes](), list[KeepRule](), list[tuple[bytes, bytes]]()
+    left: Counter[str] = Counter()
+    kept_ties: list[str | None] = []
+    rows = await tx.rows(LOCK_JOBS, sorted(held))
+    for job_id, lane, opts, key, ties in rows:
+        ids.append(job_id)
+        kept_ties.append(ties)
+        if ties is not None and not action.is_quiet:
+            kept_ties[-1] = collect_end(tx, EndedJob(job_id, CANCELLED, ties, None))
+        keeps.append(retention_of(opts) or default)
+        left[lane] -= 1
+        if key is not None:
+            keys.append((key, job_id))
+    await tx.rows(
+        CANCEL_WAITING,
+        ids,
+        [held[job_id] for job_id in ids],
+        [now + keep.seconds for keep in keeps],
+        [None if keep.count is None else keep.bucket for keep in keeps],
+        [keep.count for keep in keeps],
+        [keep.count is not None or keep.seconds > 0 for keep in keeps],
+        kept_ties,
+        action.reason,
+        now,
+    )
+    await stop_waiting(
+        tx, waits_of((row[0], row[4]) for row in rows if row[0] in blocked)
+    )
+    await change_depths(tx, bounded_changes(guards, left))
+    free_at_end(tx, keys)
+    return ids
+
+
+async def cancel_running(
+    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
+) -> Changes:
+    """Mark running jobs as cancelled and wake their workers."""
+    if not ids:
+        return {}
+    held: dict[bytes, int] = dict(await tx.rows(LOCK_RUNNING, sorted(ids)))
+    if held:
+        meant = await judge(RUNNING, held)
+        held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    if held:
+        await tx.rows(CANCEL_RUNNING, list(held))
+    for worker in held.values():
+        tx.wake_worker(worker)
+    return dict.fromkeys(held, RUNNING)
+
+
+# --- move
+
+
+async def move_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    seen: Sequence[FoundJob],
+    to: str,
+    judge: Judge,
+) -> Changes:
+    """Move waiting jobs to another lane, except those that another transaction has locked."""
+    changes: Changes = {}
+    depths: Counter[str] = Counter()
+    for state in MoveJobs.states:
+        move = MOVE_READY if state == READY else MOVE_SCHEDULED
+        locked = await lock_waiting(tx, seen, state, judge)
+        if locked:
+            await tx.rows(move, *lane_columns(locked), to)
+            depths.subtract(job.lane for job in locked)
+            changes |= dict.fromkeys((job.id for job in locked), state)
+    if changes:
+        left = [lane for lane in depths if lane in guards and guards[lane].soft_limit]
+        depths[to] += len(changes)
+        await tx.rows(MAKE_LANES, [to])
+        await change_depths(tx, bounded_changes(guards, depths))
+        await clear_soft_mark(tx, *left)
+        if READY in changes.values():
+            tx.wake(to)
+    return changes
+
+
+# --- run now, rename
+
+
+async def run_jobs_now(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], judge: Judge
+) -> Changes:
+    """Make scheduled jobs ready, except those that are locked."""
+    locked = await lock_waiting(tx, seen, SCHEDULED, judge)
+    if locked:
+        await tx.rows(RUN_JOBS_NOW, *lane_columns(locked), await tx.now())
+    for job in locked:
+        tx.wake(job.lane)
+    return dict.fromkeys((job.id for job in locked), READY)
+
+
+async def rename_jobs(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], task: str, judge: Judge
+) -> Changes:
+    """Give waiting and dead jobs another task, except those that are locked."""
+    changes: Changes = {}
+    for state in (SCHEDULED, BLOCKED, READY):
+        waiting = [job.id for job in await lock_waiting(tx, seen, state, judge)]
+        done = await rename_locked_jobs(tx, waiting, task, are_final=False)
+        changes |= dict.fromkeys(done, state)
+    dead: set[bytes] = set()
+    if final := sorted(job.id for job in seen if job.state == DEAD):
+        rows = await tx.rows(LOCK_FINAL, final)
+        dead = {row[0] for row in rows if row[1] == DEAD}
+    if dead:
+        dead = await judge(DEAD, dead)
+    done = await rename_locked_jobs(tx, sorted(dead), task, are_final=True)
+    return changes | dict.fromkeys(done, DEAD)
+
+
+# --- retry, discard
+
+
+async def retry_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    ids: Sequence[bytes],
+    payload: bytes | None,
+    judge: Judge,
+) -> Changes:
+    """Restart dead and cancelled jobs, except those whose key another job holds.
+
+    A job that waits for a log is blocked; `write_entries` lets it go if the log is long
+    enough.
+    """
+    rows = await tx.rows(LOCK_FINAL, sorted(ids))
+    held: Changes = {row[0]: row[1] for row in rows}
+    meant: set[bytes] = set()
+    for state in RetryJobs.states:
+        some = [job_id for job_id in held if held[job_id] == state]
+        meant |= await judge(state, some) if some else set()
+    held = {job_id: held[job_id] for job_id in held if job_id in meant}
+    keyed = [row[3:] for row in rows if row[0] in held and row[3] is not None]
+    taken = await retake_keys(tx, keyed, payload)
+    held = {job_id: held[job_id] for job_id in held if job_id not in taken.held}
+    able = [job_id for job_id in held if job_id not in taken.refused]
+    if not able:
+        return held
+    waits = waits_of((row[0], row[2]) for row in rows if row[0] in able)
+    blocked = [wait.id for wait in waits]
+    entered: Counter[str] = Counter()
+    for (lane,) in await tx.rows(RETRY_JOBS, able, payload, await tx.now(), blocked):
+        entered[lane] += 1
+        tx.wake(lane)
+    await insert_waits(tx, waits)
+    await change_depths(tx, bounded_changes(guards, entered))
+    return held | dict.fromkeys(able, READY) | dict.fromkeys(blocked, BLOCKED)
+
+
+async def discard_jobs(
+    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
+) -> Changes:
+    """Delete the records of dead jobs, and free the keys that they still hold."""
+    rows = await tx.rows(LOCK_FINAL, sorted(ids))
+    held = {row[0] for row in rows if row[1] == DEAD}
+    if held:
+        held &= await judge(DEAD, held)
+    if held:
+        await tx.rows(DISCARD_JOBS, sorted(held))
+        keyed = [row for row in rows if row[0] in held and row[3] is not None]
+        free_at_end(tx, [(row[3], row[0]) for row in keyed])
+    return dict.fromkeys(held, None)
