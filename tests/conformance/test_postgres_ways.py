@@ -19,13 +19,16 @@ from tests.servers import pgbouncer
 from tests.servers.postgres import NEWEST, OLDEST, PostgresServer, programs
 
 EVERY = os.environ.get("DURIO_EVERY_WAY") == "1"
+TIED = frozenset({"logs", "waits", "on_end"})
 WAYS: dict[str, frozenset[str]] = {
-    "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store", "commit"}),
+    "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store", "commit"})
+    | TIED,
     "psycopg": frozenset(
         {"enqueue", "exchange", "browse", "live", "store", "records", "commit"}
-    ),
+    )
+    | TIED,
     "pgbouncer": frozenset({"enqueue", "exchange", "lease", "live", "store", "commit"}),
-    "split": frozenset({"exchange", "outcomes", "guilt", "bounds"}),
+    "split": frozenset({"exchange", "outcomes", "guilt", "bounds"}) | TIED,
 }
 OPTIONS: dict[str, dict[str, str]] = {
     "oldest": {"prepared": "on"},

@@ -1,19 +1,24 @@
-"""Everybody at the same few jobs, keys and queues at once: nobody ever waits in a circle.
+"""Everybody at the same few jobs, keys, logs and queues at once: nobody waits in a circle.
 
 Retries after a deadlock would hide it, so the server's own log is asked. In the end every
-job is in one place, and the counts of bounded queues are true.
+job is in one place, the counts of bounded queues are true, and no job waits for a log that is
+long enough.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from durio.errors import StoreUnavailable
 from durio.host.clock import HostClock
-from durio.model.job import DEAD, READY, SCHEDULED, NewJob
+from durio.model.effects import Append, Effects, Extend, NewEntry, Put
+from durio.model.job import BLOCKED, DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import key_claim, replace, while_active, while_waiting, window
+from durio.model.logs import ANY_END, DONE_END, OnEnd, Wait
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
+from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import (
     AuditNote,
     CancelJobs,
@@ -36,6 +41,9 @@ BOUNDED = [f"{SHOP}:bounded", f"{SHOP}:narrow"]
 LANES = [*BOUNDED, f"{SHOP}:free", f"{SHOP}:other"]
 POLICIES = [replace, while_active, while_waiting, window(0.2)]
 KEYS, JOBS_KNOWN = 6, 200
+LOGS = [f"t:{SHOP}/{n}" for n in range(6)]
+RECORDS = [f"{n}" for n in range(4)]
+KIND = "test:shop"
 clock = HostClock()
 
 ENDS = (
@@ -65,6 +73,25 @@ DEPTH = """
 select depth - (select count(*) from durio.ready where lane = name)
   - (select count(*) from durio.sched where lane = name)
 from durio.queue where name = $1::text
+"""
+# A blocked job has one row in `waits`, and no other has.
+WAITING = """
+select coalesce(s.id, w.id)::text
+from (select id from durio.sched where run_at = 'infinity') as s
+full join durio.waits as w on w.id = s.id
+where s.id is null or w.id is null
+"""
+FORGOTTEN = """
+select w.id::text from durio.waits as w join durio.log as l on l.name = w.log
+where w.above < l.length
+union all
+select d.log from durio.deferred as d
+"""
+GAPS = """
+select l.name from durio.log as l
+left join (select log, count(*) as n, max(off) as last from durio.entry group by log) as e
+  on e.log = l.name
+where coalesce(e.n, 0) <> l.length or coalesce(e.last, -1) <> l.length - 1
 """
 
 
@@ -106,11 +133,34 @@ class Crowd:
             PAYLOAD,
             delay_seconds=chance.choice([0.0, 0.0, 0.05]),
         )
+        if chance.random() < 0.3:
+            above = chance.randrange(30)
+            job = job._replace(wait=Wait(chance.choice(LOGS), above))
+        if chance.random() < 0.5:
+            ends = chance.sample(LOGS, chance.randint(1, 3))
+            when = chance.choice([DONE_END, ANY_END])
+            once = chance.random() < 0.3
+            on_end = (OnEnd(log, when, chance.randrange(9), once) for log in ends)
+            job = job._replace(on_end=tuple(on_end))
         self.ids = [*self.ids[-JOBS_KNOWN:], job.id]
         if chance.random() < 0.5:
             policy, text = chance.choice(POLICIES), f"{chance.randrange(KEYS)}"
             return job._replace(key=key_claim(policy, TASK, text, PAYLOAD))
         return job
+
+    def effects(self) -> Effects:
+        """Some of everything, in any order."""
+        chance = self.chance
+        jobs = [self.new() for _ in range(chance.randrange(3))]
+        names = chance.sample(RECORDS, chance.randrange(3))
+        version = chance.choice([None, None, 0])
+        puts = [Put(KIND, name, b"1", version, ttl_seconds=0.05) for name in names]
+        logs = chance.sample(LOGS, chance.randrange(4))
+        appends = [Append(log, [NewEntry(b"x")] * chance.randint(1, 3)) for log in logs]
+        extends: list[Extend] = []
+        if self.ids and chance.random() < 0.2:
+            extends = [Extend(job_id, 1) for job_id in self.some(2)]
+        return Effects(jobs, puts, appends, extends)
 
 
 async def produce(crowd: Crowd, store: PostgresStore) -> None:
@@ -118,7 +168,9 @@ async def produce(crowd: Crowd, store: PostgresStore) -> None:
     chance = crowd.chance
     count = chance.choice([1, 1, 5])
     jobs = [crowd.new() for _ in range(count)]
-    if chance.random() < 0.5:
+    if chance.random() < 0.3:
+        await store.commit(crowd.effects())
+    elif chance.random() < 0.5:
         await store.enqueue(jobs)
     else:
         await together(store, jobs, again=False)
@@ -159,6 +211,13 @@ async def work(crowd: Crowd, store: PostgresStore) -> None:
         chance.shuffle(outcomes)
         if chance.random() < 0.5:
             outcomes = [each._replace(kind=OutcomeKind.DONE) for each in outcomes]
+        if chance.random() < 0.3:
+            outcomes = [
+                each._replace(effects=crowd.effects())
+                if each.kind == OutcomeKind.DONE and chance.random() < 0.4
+                else each
+                for each in outcomes
+            ]
     await store.exchange(worker, outcomes, (), 0)
     if chance.random() < 0.7:
         await store.leave(worker)
@@ -167,7 +226,13 @@ async def work(crowd: Crowd, store: PostgresStore) -> None:
 async def meddle(crowd: Crowd, store: PostgresStore) -> None:
     """People's hands: by id, by query, whole queues."""
     chance = crowd.chance
-    match chance.randrange(7):
+    match chance.randrange(9):
+        case 7:
+            with suppress(EffectsRefused):
+                ids, effects = crowd.some(), crowd.effects()
+                await store.act(ids, CancelJobs(), effects=effects)
+        case 8:
+            await store.drop_logs(chance.sample(LOGS, 2))
         case 0 | 1:
             await store.act(crowd.some(), CancelJobs(), note=AuditNote(who="kim"))
         case 2:
@@ -175,7 +240,7 @@ async def meddle(crowd: Crowd, store: PostgresStore) -> None:
         case 3:
             await store.act(crowd.some(), DiscardJobs(), note=AuditNote(who="kim"))
         case 4:
-            states = chance.choice([(READY, SCHEDULED), (DEAD,)])
+            states = chance.choice([(READY, SCHEDULED, BLOCKED), (DEAD,)])
             query = Query(states=states, lane=chance.choice(LANES))
             action = RetryJobs() if states == (DEAD,) else CancelJobs()
             await run_bulk(store, query, action, step_jobs=10)
@@ -190,6 +255,7 @@ async def meddle(crowd: Crowd, store: PostgresStore) -> None:
 async def tend(_: Crowd, store: PostgresStore) -> None:
     """What leaders do, two at once."""
     await store.promote(20)
+    await store.settle(20)
     await store.rescue(20, ExpiredLeases())
     await store.rescue(20, Orphans())
     await store.prune(20, dead_count=5)
@@ -213,6 +279,10 @@ def test_nobody_waits_in_a_circle(
         try:
             assert await store.context.connections.read(PLACES) == []
             assert await store.context.connections.read(HOMELESS) == []
+            while (await store.settle(1000)).next_due_seconds is not None:
+                continue
+            for query in (WAITING, FORGOTTEN, GAPS):
+                assert await store.context.connections.read(query) == []
             for lane in BOUNDED:
                 rows = await store.context.connections.read(DEPTH, lane)
                 assert [tuple(row) for row in rows] == [(0,)]
