@@ -35,6 +35,9 @@ __all__ = (
     "Snooze",
     "SoftTimeLimit",
     "State",
+    "chain",
+    "chord",
+    "group",
 )
 
 # Both parts list the names of `__all__`. Type checkers read the first part. They must not see
@@ -43,6 +46,9 @@ if _typing.TYPE_CHECKING:
     from durio.app.app import App as App
     from durio.client.handle import Job as Job
     from durio.client.plan import Signature as Signature
+    from durio.client.plan import chain as chain
+    from durio.client.plan import chord as chord
+    from durio.client.plan import group as group
     from durio.model.errors import Cancel as Cancel
     from durio.model.errors import DeadLetter as DeadLetter
     from durio.model.errors import DurioError as DurioError
@@ -92,6 +98,9 @@ else:
         "Snooze": "durio.model.retry",
         "SoftTimeLimit": "durio.ports.executor",
         "State": "durio.model.job",
+        "chain": "durio.client.plan",
+        "chord": "durio.client.plan",
+        "group": "durio.client.plan",
     }
 
     def __getattr__(name: str) -> object:

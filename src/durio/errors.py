@@ -22,6 +22,7 @@ from durio.model.errors import NotSerializable as NotSerializable
 from durio.model.errors import OperatingError as OperatingError
 from durio.model.errors import PayloadTooLarge as PayloadTooLarge
 from durio.model.errors import Permanent as Permanent
+from durio.model.errors import PlanNotFound as PlanNotFound
 from durio.model.errors import QueueClosed as QueueClosed
 from durio.model.errors import QueueFull as QueueFull
 from durio.model.errors import ResultExpired as ResultExpired

@@ -5,10 +5,10 @@ from typing import Any
 
 from durio.client.namespaces import apps_in
 from durio.client.task_by_name import published_tasks
-from durio.model.argument_codec import parameters_digest
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import OutcomeKind
+from durio.model.published_tasks import parameters_digest
 from durio.ports.browse import LaneRow, Query
 from durio.ports.control import AuditNote, CancelJobs, QueueChange, RetryJobs
 from durio.ports.store import Store

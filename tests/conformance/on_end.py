@@ -254,7 +254,7 @@ async def a_repeated_or_late_end_appends_nothing(scene: Scene) -> None:
 
 
 @chapter.promise()
-async def a_discarded_job_appends_nothing_more(scene: Scene) -> None:
+async def a_deleted_job_appends_nothing_more(scene: Scene) -> None:
     """It has appended when it died."""
     worker, claim = await scene.running(on_end=EVERY)
     await end(scene, worker, claim, OutcomeKind.DEAD)

@@ -21,6 +21,7 @@ from durio.client.plan import (
     Plan,
     Signature,
 )
+from durio.client.plan_job import PlanJob, PlanStatus
 from durio.client.queue_handle import QueueHandle, QueueStatus
 from durio.keys import KeyPolicy
 from durio.model.job import (
@@ -35,6 +36,7 @@ from durio.model.job import (
 from durio.model.option_values import Keep
 from durio.model.plan import Complete, Following
 from durio.model.plan_ends import Collected, Err, Ok, PlanFailure
+from durio.model.plan_record import PlanState
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.queues import Queue
@@ -141,6 +143,13 @@ SHOWN = [
     Shown(Err, "err"),
     Shown(Collected, "ends"),
     Shown(PlanFailure, "failure"),
+    Shown(
+        PlanJob,
+        "plan",
+        "`await plan.enqueue()` and `await app.plan(plan_id)` return it.",
+    ),
+    Shown(PlanStatus, "status", "`await plan.status()` returns it."),
+    Shown(PlanState, "state"),
     Shown(Job, "job", "`enqueue` and `await app.job(job_id)` return it."),
     Shown(JobStatus, "status", "`await job.status()` returns it."),
     Shown(JobDetails, "details", "`await job.details()` returns it.", like=JobStatus),
@@ -193,6 +202,7 @@ PAGES = {
     },
     "python-plans.md": {
         "python_plans": "chain group chord Plan",
+        "python_plan_jobs": "PlanJob PlanStatus PlanState",
         "python_plan_types": "Complete Following Partial Immutable ImmutablePlan "
         "NamedSignature",
         "python_plan_ends": "Collected Ok Err PlanFailure",

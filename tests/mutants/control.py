@@ -113,7 +113,9 @@ PLANTED = (
         (
             Patch(
                 WORKER,
-                "        self.slots.close()\n        await self._until_idle(grace)",
+                "        self.slots.close()\n"
+                "        self.claims.inputs.release_all()\n"
+                "        await self._until_idle(grace)",
                 "        await self._until_idle(grace)\n        self.slots.close()",
             ),
         ),
@@ -207,8 +209,8 @@ PLANTED = (
         (
             Patch(
                 WORKER,
-                "            self.vitals.ready(len(self.config.handlers))",
-                "            self.vitals.ready(len(self.config.handlers))\n"
+                "            self.vitals.ready(len(self.config.tasks))",
+                "            self.vitals.ready(len(self.config.tasks))\n"
                 "            self._loop.call_later(40.0, self.stop)",
             ),
         ),

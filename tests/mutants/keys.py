@@ -86,7 +86,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/sql/enqueue.sql",
-                "on conflict (id) do nothing",
+                ":key_mode, :now\n)\non conflict (id) do nothing",
+                ":key_mode, :now\n)\n"
                 "on conflict (id) do update set state = excluded.state\n"
                 "where job.state >= 4",
             ),

@@ -64,11 +64,71 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "    if keys:\n        return None\n",
-                "    del keys\n",
+                "    if special:\n        return None\n",
+                "    del special\n",
             ),
         ),
         (Promises("keys."), Promises("freed_keys."), Seeds()),
+    ),
+    Mutant(
+        "a_death_appends_nothing",
+        "A job that dies by a rescue appends no entries to its logs.",
+        (
+            Patch(
+                "stores/sqlite/exit.py",
+                "        if ties is not None:\n",
+                "        if ties is not None and outcome.kind != OutcomeKind.LOST:\n",
+            ),
+        ),
+        (Promises("on_end."),),
+    ),
+    Mutant(
+        "once_is_ignored",
+        "A log takes two entries of one tag although one is wanted.",
+        (
+            Patch(
+                "model/ties.py",
+                'return f"m{end.tag}" if end.once else None',
+                "return None",
+            ),
+        ),
+        (Promises("on_end."),),
+    ),
+    Mutant(
+        "quiet_is_ignored",
+        "A job that is cancelled quietly appends its entries all the same.",
+        (
+            Patch(
+                "stores/sqlite/job_actions.py",
+                "    if ties is not None and not action.is_quiet:\n",
+                "    if ties is not None:\n",
+            ),
+        ),
+        (Promises("on_end."),),
+    ),
+    Mutant(
+        "waiters_of_a_later_log_are_forgotten",
+        "When one log has many waiters, those of the next log are not marked.",
+        (
+            Patch(
+                "stores/sqlite/logs.py",
+                "        if len(waiters) > room:\n",
+                "        if len(waiters) > room and room == limit:\n",
+            ),
+        ),
+        (Promises("waits."),),
+    ),
+    Mutant(
+        "delay_counts_from_the_enqueue",
+        "The delay of a job that waits begins before its wait ends.",
+        (
+            Patch(
+                "stores/sqlite/enqueue.py",
+                "(job.id, *wait, job.delay_seconds, job.lane)",
+                "(job.id, *wait, 0.0, job.lane)",
+            ),
+        ),
+        (Promises("waits."),),
     ),
     Mutant(
         "doorbell_trusted_as_truth",

@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 60
 # path, or path:function -> (its own cap, why splitting would hurt the reader), as in
 #   "workflow/eventloop.py": (520, "asyncio wants one class with every loop method"),
 ALLOWED: dict[str, tuple[int, str]] = {
-    "app/app.py": (460, "one class: all that users call on an App"),
+    "app/app.py": (480, "one class: all that users call on an App"),
     "cli/queues.py": (
         530,
         "the commands of one group, and the drain that one of them waits for",
@@ -46,10 +46,11 @@ ALLOWED: dict[str, tuple[int, str]] = {
         "a request, the transaction that it sees, and how that begins and ends",
     ),
     "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
-    "worker/slots.py": (420, "one owner of all attempts"),
+    "worker/slots.py": (430, "one owner of all attempts"),
     "worker/supervisor.py": (420, "one state machine over all processes"),
     "tests/conformance/commit.py": (420, "one capability has one chapter"),
     "tests/conformance/exchange.py": (420, "one capability has one chapter"),
+    "tests/conformance/on_end.py": (420, "one capability has one chapter"),
     "tests/simulation/world.py": (
         440,
         "virtual time, the nodes and their loops take turns by one rule",

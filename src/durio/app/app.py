@@ -58,6 +58,7 @@ from durio.worker.transaction import refuse_outside_transaction
 if TYPE_CHECKING:  # loaded on first use: programs that only enqueue need none of them
     from durio.client.job_filter import TaskReference
     from durio.client.job_query import JobQuery
+    from durio.client.plan_job import PlanJob
     from durio.client.queue_handle import QueueHandle
 
 T = TypeVar("T")
@@ -287,6 +288,15 @@ class App:
         """Look up a job without an event loop, as `job` does."""
         return self.run_sync(self.job(job_id))
 
+    async def plan(self, plan_id: str) -> "PlanJob[Any]":
+        """Return a handle to a stored plan; raises PlanNotFound if there is none."""
+        handles = importlib.import_module("durio.client.plan_job")
+        return await handles.find_plan_job(self, plan_id)
+
+    def plan_sync(self, plan_id: str) -> "PlanJob[Any]":
+        """Look up a plan without an event loop, as `plan` does."""
+        return self.run_sync(self.plan(plan_id))
+
     def jobs(  # noqa: PLR0913 - the filters, all keywords
         self,
         *,
@@ -433,7 +443,8 @@ class App:
 
     def declared_names(self) -> tuple[set[str], set[str]]:
         """Return the tasks and the queues that the code names."""
-        return {*self.registry.by_name}, self.registry.queue_names()
+        tasks = self.registry.by_name.keys() - self.registry.system.keys()
+        return {*tasks}, self.registry.queue_names()
 
     def acting_user(self) -> str:
         """Return the user for the audit, such as `ann@web-1 via app`."""

@@ -15,6 +15,7 @@ from durio.model.outcome import KeepRule
 from durio.model.queues import Queue
 from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
+from durio.model.system_tasks import join, join_task
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
 from durio.ports.handler import Handler
 from durio.telemetry.emit import Emit
@@ -35,6 +36,20 @@ class Registry:
         }
         self.handlers: dict[str, Handler] = {}
         self.by_name: dict[str, Handler] = {}  # the same, and each by its aliases
+        # Tasks that every worker has; only workers may know them.
+        task = join_task(namespace)
+        codec = ArgumentCodec(join, task, skip_first=False)
+        self.system: dict[str, Handler] = {
+            task: Handler(
+                task=task,
+                function=join,
+                codec=codec,
+                takes_context=False,
+                is_async=True,
+                **self._defaults,
+            )
+        }
+        self.by_name |= self.system
         self.queues: dict[str, Queue] = {}  # as declared, in that order
 
     def add(self, function: Callable[..., Any], options: CallOptions) -> Handler:
@@ -104,6 +119,7 @@ class Registry:
                 "parameters": handler.codec.parameters(),
             }
             for name, handler in self.by_name.items()
+            if name not in self.system
         }
 
     def _name(self, function: Callable[..., Any], options: CallOptions) -> str:

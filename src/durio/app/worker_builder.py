@@ -17,6 +17,7 @@ from durio.host.side_loop import ThreadSideLoop, WorkerMachine
 from durio.host.signals import ProcessName, process_name
 from durio.maintenance.leader import Leader
 from durio.maintenance.loop import run_forever
+from durio.maintenance.plans import PlanKeeper
 from durio.maintenance.promoter import Promoter
 from durio.maintenance.pruner import Pruner
 from durio.maintenance.rescuer import Rescuer
@@ -172,6 +173,13 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         store, clock, settings.queue.soft_max, worker.config.namespace
     )
     pruner = Pruner(store, clock, emit, settings.retention.dead_count)
+    plans = PlanKeeper(
+        store,
+        clock,
+        emit,
+        worker.config.namespace,
+        settings.retention.dead_seconds,
+    )
 
     async def look() -> float:
         """Rescue at once when the supervisor reports a death on this host."""
@@ -187,6 +195,7 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         "look": look,
         "pruner": leader.while_leading(pruner.turn, 5.0),
         "gauge": leader.while_leading(soft_bound.turn, 1.0),
+        "plans": leader.while_leading(plans.turn, 1.0),
     }
     loops = [run_forever(name, turn, clock, emit) for name, turn in turns.items()]
     return [leader.run(), *loops]

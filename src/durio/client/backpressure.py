@@ -225,19 +225,26 @@ class QueueWaiters:
     def queue_full(self, jobs: int, waited_seconds: float) -> QueueFull:
         """Return the error for a caller; `jobs` includes those of earlier callers."""
         full = self.full or Full(self.lane, 0, 0)
-        queue = queue_of(self.lane)
         hint = HINT_SECONDS if full.is_soft else self.drain_rate.hint(jobs)
-        return QueueFull(
-            f"queue {queue!r} is full: {counted(full.depth, 'waiting job')}, its bound is "
-            f"{full.limit}, set by {self.bounds.origin_of(full)}; there was no room for "
-            f"{waited_seconds:g} s",
-            cure=f"Try again in {hint:g} s. More workers empty the queue sooner; a "
-            "larger bound only makes jobs wait longer.",
-            queue=queue,
-            depth=full.depth,
-            limit=full.limit,
-            retry_after=hint,
-        )
+        return queue_full(full, self.bounds, waited_seconds, hint)
+
+
+def queue_full(
+    full: Full, bounds: Bounds, waited_seconds: float, hint_seconds: float
+) -> QueueFull:
+    """Return the error of a call for which there was no room."""
+    queue = queue_of(full.lane)
+    return QueueFull(
+        f"queue {queue!r} is full: {counted(full.depth, 'waiting job')}, its bound is "
+        f"{full.limit}, set by {bounds.origin_of(full)}; there was no room for "
+        f"{waited_seconds:g} s",
+        cure=f"Try again in {hint_seconds:g} s. More workers empty the queue sooner; a "
+        "larger bound only makes jobs wait longer.",
+        queue=queue,
+        depth=full.depth,
+        limit=full.limit,
+        retry_after=hint_seconds,
+    )
 
 
 def keys_of(jobs: Sequence[NewJob]) -> list[bytes]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from durio.client.job_view import details_of, job_errors, retries_of_tasks, status_of
+from durio.client.plan_record import retry_node
 from durio.client.result_waiters import (
     Waiters,
     describe_wait,
@@ -27,6 +28,7 @@ from durio.model.errors import (
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
     CANCELLED,
+    DEAD,
     DONE,
     STATE_BY_CODE,
     JobDetails,
@@ -34,6 +36,8 @@ from durio.model.job import (
     State,
     StoredJob,
 )
+from durio.model.names import namespace_of
+from durio.model.plan_payload import plan_place_of
 from durio.model.quantities import Duration, format_duration, seconds
 from durio.model.transitions import check_retry, check_run_now
 from durio.ports.control import CancelJobs, RetryJobs, RunJobsNow
@@ -71,6 +75,10 @@ class JobClient(Protocol):
 
     def now(self) -> float:
         """Return wall-clock seconds."""
+        ...
+
+    def acting_user(self) -> str:
+        """Return the user for the audit."""
         ...
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
@@ -176,8 +184,8 @@ class Job(Awaitable[R_co]):
             raise UsageError(
                 f"{task} waits for job {self.id} ({stored.task}): a waiting task "
                 "keeps its slot, and when every slot waits no job can run",
-                cure="Let the other task enqueue the next step; or check "
-                "job.status() and raise Snooze('10s') until it is final.",
+                cure="Use a plan: other.s() | this_task.s(); or check job.status() "
+                "and raise Snooze('10s') until it is final.",
                 task=task,
                 job_id=self.id,
             )
@@ -230,9 +238,11 @@ class Job(Awaitable[R_co]):
     async def retry(self) -> None:
         """Make a dead or cancelled job ready again, with the same id and all its retries.
 
-        Raises WrongState for a job in another state, or if another job has its key.
+        A job of a failed plan resumes the plan: jobs that were cancelled because of it wait
+        again. Raises WrongState for a job in another state, or if another job has its key.
         """
         store = await self._client.store()
+        await self._resume_plan(store)
         acted = (await store.act([self._raw_id], RetryJobs()))[0]
         if acted.before is None:
             raise not_found(acted.id)
@@ -245,6 +255,17 @@ class Job(Awaitable[R_co]):
                 cure="Wait until that job ends, or cancel it.",
                 state=STATE_BY_CODE[acted.before],
             )
+
+    async def _resume_plan(self, store: Store) -> None:
+        """Let jobs wait again that were cancelled because of this dead job of a plan."""
+        found = await store.get([self._raw_id])
+        if not found or found[0].state != DEAD:
+            return
+        place = plan_place_of(found[0].opts)
+        if place is not None:
+            namespace = namespace_of(found[0].lane)
+            by = self._client.acting_user()
+            await retry_node(store, namespace, id_bytes(place.plan), self._raw_id, by)
 
     async def run_now(self) -> None:
         """Make a scheduled job ready now, also one that waits for its next attempt.

@@ -8,10 +8,15 @@ that checkers know for signatures and plans, and say what may follow what.
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
+from durio.client.handle import Job
+from durio.client.plan_enqueue import store_plan
+from durio.client.plan_job import PlanJob
+from durio.model.errors import UsageError
 from durio.model.keys import KeyPolicy
 from durio.model.option_table import takes_options
 from durio.model.options import UNSET, UniqueName
 from durio.model.plan import Complete, Following, Link, PlanValue, SignatureValue
+from durio.model.plan_arguments import with_first_arguments
 from durio.model.plan_build import chain_of, chord_of, group_of
 from durio.model.plan_ends import Collected, PlanFailure
 from durio.model.tx import Joinable
@@ -55,6 +60,21 @@ class Signature(Handled, SignatureValue, Complete[R_co], Generic[P, R_co]):
     def __or__(self, following: Following[R_co, S]) -> "Plan[S]":
         return chain_of([self, [following]], ANY_PLAN)
 
+    async def enqueue(self, /, *args: Any, **kwargs: Any) -> Job[R_co]:
+        """Store a job and return its handle, as `task.enqueue` does.
+
+        Arguments come before those that the signature has.
+        """
+        signature: Any = with_first_arguments(self, args, kwargs)
+        client = client_of(self)
+        call = (signature.task, signature.args, signature.kwargs, signature.options)
+        return await client.enqueue_named(*call)
+
+    def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> Job[R_co]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        call = self.enqueue(*args, **kwargs)
+        return client_of(self).run_with(self.options.tx, call)
+
 
 class NamedSignature(Signature[..., Any], Following[object, Any]):
     """A signature of a task that is known by name only: it may stand anywhere."""
@@ -70,6 +90,14 @@ class Immutable(Handled, Complete[R_co], Following[object, R_co]):
 
     __module__ = "durio.plans"
 
+    async def enqueue(self) -> Job[R_co]:
+        """Store a job and return its handle, as `task.enqueue` does."""
+        raise NotImplementedError
+
+    def enqueue_sync(self) -> Job[R_co]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        raise NotImplementedError
+
     def __or__(self, following: Following[R_co, S]) -> "ImmutablePlan[S]":
         raise NotImplementedError
 
@@ -78,6 +106,14 @@ class Partial(Handled, Following[A_contra, R_co]):
     """A signature or plan without its first argument: it gets the result before it."""
 
     __module__ = "durio.plans"
+
+    async def enqueue(self, first: A_contra, /) -> "Job[R_co] | PlanJob[R_co]":
+        """Store it with its first argument and return the handle."""
+        raise NotImplementedError
+
+    def enqueue_sync(self, first: A_contra, /) -> "Job[R_co] | PlanJob[R_co]":
+        """Enqueue without an event loop, as `enqueue` does."""
+        raise NotImplementedError
 
     def __or__(self, following: Following[R_co, S]) -> "Partial[A_contra, S]":
         raise NotImplementedError
@@ -90,6 +126,23 @@ class Plan(Handled, PlanValue, Complete[R_co]):
 
     def __or__(self, following: Following[R_co, S]) -> "Plan[S]":
         return chain_of([self, [following]], ANY_PLAN)
+
+    async def enqueue(self, /, *args: Any, **kwargs: Any) -> PlanJob[R_co]:
+        """Store the plan and return its handle; it then survives a power failure.
+
+        Arguments go to its first job, or to each member of a first group, before those
+        that it has. All of the plan is stored, or nothing. Raises InvalidPlan or
+        InvalidArguments if the plan is wrong, and what `task.enqueue` raises.
+        """
+        client = client_of(self)
+        tx = None if self.defaults.tx is UNSET else self.defaults.tx
+        plan_id = await store_plan(client, self, args, kwargs, tx)
+        return PlanJob(client, plan_id, created=True)
+
+    def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> PlanJob[R_co]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        client, tx = client_of(self), self.defaults.tx
+        return client.run_with(tx, self.enqueue(*args, **kwargs))
 
     @takes_options
     def options(
@@ -111,6 +164,16 @@ class Plan(Handled, PlanValue, Complete[R_co]):
 
 
 ANY_PLAN: type[Plan[Any]] = Plan
+
+
+def client_of(link: Link) -> Any:
+    """Return the App of the tasks of a signature or plan."""
+    if link.source is None:
+        raise UsageError(
+            f"{link!r} belongs to no App: it was made from a document, or is empty",
+            cure="Make it of tasks: task.s(...), or app.s('shop.send', ...).",
+        )
+    return link.source.client
 
 
 class ImmutablePlan(Plan[R_co], Following[object, R_co]):

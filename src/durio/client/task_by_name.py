@@ -62,6 +62,10 @@ class NamedArguments(NamedTuple):
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         return encode(self._checked(args, kwargs), f"{self.task}: arguments")
 
+    def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Encode a call without its first argument, which the worker adds."""
+        return encode((list(args), dict(kwargs)), f"{self.task}: arguments")
+
     def canonical(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
     ) -> bytes:

@@ -9,7 +9,6 @@ worker binds them.
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from inspect import Parameter
 from typing import Any
 
@@ -32,6 +31,7 @@ from durio.model.names import did_you_mean
 from durio.model.result_codec import ResultCodec
 
 Arguments = tuple[Sequence[Any], dict[str, Any]]
+ADDED_LATER = object()  # stands for the first argument of a plan's node
 NAMED = (
     Parameter.POSITIONAL_ONLY,
     Parameter.POSITIONAL_OR_KEYWORD,
@@ -83,7 +83,17 @@ class ArgumentCodec:
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Encode arguments as a payload; refuse what the worker could not decode."""
-        rest, named = self._bind(args, kwargs)
+        payload = self._encoded(*self._bind(args, kwargs))
+        self._check_readable(payload)
+        return payload
+
+    def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Encode a call without its first argument, which the worker adds."""
+        rest, named = self._bind((ADDED_LATER, *args), kwargs)
+        known = {k: v for k, v in named.items() if v is not ADDED_LATER}
+        return self._encoded([v for v in rest if v is not ADDED_LATER], known)
+
+    def _encoded(self, rest: Sequence[Any], named: Mapping[str, Any]) -> bytes:
         for name, value in named.items():
             if type(value) not in PLAIN:
                 check_value(value, f"{self.task}: argument {name}")
@@ -94,7 +104,7 @@ class ArgumentCodec:
         if self._unannotated:
             self._check_unannotated(rest, named)
         try:
-            payload = encoder.encode((rest, named))
+            return encoder.encode((rest, named))
         except NotSerializable as error:
             raise NotSerializable(
                 f"{self.task}: {error.what}", cure=error.cure
@@ -104,8 +114,6 @@ class ArgumentCodec:
                 f"{self.task}: arguments cannot be stored as JSON: {error}",
                 cure="Pass plain data, a dataclass, a Struct or a pydantic model.",
             ) from None
-        self._check_readable(payload)
-        return payload
 
     def _check_readable(self, payload: bytes) -> None:
         """Refuse what the worker could not decode; the arguments are not built."""
@@ -325,11 +333,6 @@ class ArgumentCodec:
             cure=f"It takes {self._bindable}.{hint}",
             task=self.task,
         )
-
-
-def parameters_digest(parameters: object) -> str:
-    """Return a short digest of published parameters."""
-    return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]
 
 
 def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:

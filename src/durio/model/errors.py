@@ -150,6 +150,12 @@ class JobNotFound(OperatingError):
     code = "job_not_found"
 
 
+class PlanNotFound(OperatingError):
+    """There is no such plan: it never existed, or retention has deleted it."""
+
+    code = "plan_not_found"
+
+
 class JobDead(OperatingError):
     """The awaited job is dead; `reason` and `error` say why."""
 
@@ -166,6 +172,8 @@ class JobDead(OperatingError):
         self.reason = reason
         self.error = error
         self.job_id = job_id
+        self.plan: str | None = None  # of a plan: its id, and that of the failed job
+        self.node: str | None = None
 
 
 class JobCancelled(OperatingError):

@@ -8,13 +8,14 @@ secrets.
 import re
 import traceback
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from durio.model.quantities import counted
 
 MESSAGE_CHARS_MAX = 4_000
+SHORT_CHARS_MAX = 600  # of a message; JSON needs at most 6 bytes for a character
 TRACEBACK_CHARS_MAX = 16_000
 LOG_LINES_MAX = 50
 LOG_LINE_CHARS_MAX = 1_000
@@ -165,3 +166,32 @@ def storable(text: str, chars_max: int) -> str:
 
 def encode_failure(failure: Failure) -> bytes:
     return msgspec.json.encode(failure)
+
+
+class ShortFailure(NamedTuple):
+    """The type and the message of an error."""
+
+    type: str
+    message: str
+
+
+CANCELLED = ShortFailure("JobCancelled", "the job was cancelled")
+_short_decoder = msgspec.json.Decoder(Failure | None)
+
+
+def short_failure(stored: bytes | None) -> ShortFailure:
+    """Return the type and message of a stored failure; without one, of a cancelled job."""
+    try:
+        failure = None if stored is None else _short_decoder.decode(stored)
+    except msgspec.DecodeError as error:
+        return ShortFailure("Damaged", f"the stored error: {error}")
+    if failure is None:
+        return CANCELLED
+    return ShortFailure(failure.type, failure.message)
+
+
+def encode_short(stored: bytes) -> bytes:
+    """Return a stored failure without its traceback and log lines, in at most 4 KiB."""
+    kind, message = short_failure(stored)
+    text = storable(message, SHORT_CHARS_MAX)
+    return msgspec.json.encode(Failure(type=kind, message=text))

@@ -31,6 +31,8 @@ class Reason:
     BAD_PAYLOAD = "bad_payload"
     BAD_RESULT = "bad_result"
     REQUESTED = "requested"
+    INPUT_TOO_LARGE = "input_too_large"  # of a node of a plan
+    INPUT_LOST = "input_lost"
 
 
 class KeepRule(NamedTuple):

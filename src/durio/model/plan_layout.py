@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from durio.model.errors import InvalidPlan
 from durio.model.ids import uuid7
@@ -26,18 +26,11 @@ from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
 from durio.model.plan import AnyLink, PlanValue, SignatureValue
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN
+from durio.model.plan_place import Input
 
 JOIN = "join"  # name of the system task that returns its input
 ENDS_MAX = 8  # OnEnds of a job
 WRITTEN_AT_ONCE_MAX = 1000  # nodes of a plan that is stored in one transaction
-
-
-class Input(NamedTuple):
-    """What a worker reads from a log before it calls the task, as the first argument."""
-
-    kind: Literal["one", "list", "collected"]
-    log: str | None = None  # None: an empty list
-    members: int = 1  # number of entries, by tag
 
 
 class PlanNode(NamedTuple):

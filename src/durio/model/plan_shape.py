@@ -3,7 +3,7 @@
 A shape has the tasks and the handlers of a plan, and no arguments of nodes. Its JSON form:
 
     "shop.resize"                                  a signature
-    {"task": "shop.resize", "immutable": true, "on_error": [...]}
+    {"task": "shop.resize", "immutable": true, "chunk": true, "on_error": [...]}
     {"chain": [...], "on_error": [...]}
     {"group": [...], "collect": true, "cancel_rest": true, "on_error": [...]}
     [5000, "shop.resize"]                          as a member: so often in a row
@@ -28,10 +28,11 @@ def shape_of(link: AnyLink) -> Shape:
     if link.error_handlers:
         common["on_error"] = [handler.to_dict() for handler in link.error_handlers]
     if isinstance(link, SignatureValue):
-        if not link.is_immutable and not common:
+        flags = {"immutable": True} if link.is_immutable else {}
+        flags |= {"chunk": True} if link.rows is not None else {}
+        if not flags and not common:
             return link.task
-        immutable = {"immutable": True} if link.is_immutable else {}
-        return {"task": link.task, **immutable, **common}
+        return {"task": link.task, **flags, **common}
     flags = {name: True for name, field in FLAGS if getattr(link, field)}
     return {link.kind: _members(link), **flags, **common}
 
@@ -66,6 +67,7 @@ def plan_of_shape(shape: Any) -> AnyLink:
             (),
             {},
             is_immutable=is_immutable,
+            rows=() if "chunk" in given else None,
             error_handlers=handlers,
         )
     kind: Any = "chain" if "chain" in given else "group"

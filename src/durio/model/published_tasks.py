@@ -5,9 +5,11 @@ holds a record for each set of parameters that a worker had for a task; these ex
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-from durio.model.argument_codec import parameters_digest
+import msgspec
+
 from durio.model.settings import DAY
 
 # A signature expires this long after the start of the last worker that had it.
@@ -32,3 +34,8 @@ def signature_prefix(task: str) -> str:
 def signature_name(task: str, described: Mapping[str, Any]) -> str:
     """Return the name of the signature that a task has in this code."""
     return signature_prefix(task) + parameters_digest(described.get("parameters"))
+
+
+def parameters_digest(parameters: object) -> str:
+    """Return a short digest of published parameters."""
+    return sha256(msgspec.json.encode(parameters, order="sorted")).hexdigest()[:16]

@@ -69,6 +69,14 @@ class PayloadSettings(
     meta_bytes_max: int = 16 * 1024
 
 
+class PlanSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Bounds of plans."""
+
+    input_bytes_max: int = 64 * 1024 * 1024  # results that one node gets, together
+
+
 class RetentionSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
@@ -95,13 +103,14 @@ class LogSettings(
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of an App, in five groups; the settings page lists them all."""
+    """The settings of an App, in six groups; the settings page lists them all."""
 
     __module__ = "durio"
 
     worker: WorkerSettings = WorkerSettings()  # how a worker claims and runs jobs
     queue: QueueSettings = QueueSettings()  # how queues are bounded
     payload: PayloadSettings = PayloadSettings()  # sizes of arguments and results
+    plan: PlanSettings = PlanSettings()  # bounds of plans
     retention: RetentionSettings = RetentionSettings()  # how long jobs are kept
     log: LogSettings = LogSettings()  # what a worker writes to its log
 
@@ -115,7 +124,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "more than 0 and at most a third of worker.lease_seconds",
         )
         _check(worker.processes <= PROCESSES_MAX, "worker.processes", "0 to 256")
-        for name in ("worker", "queue", "payload", "retention"):
+        for name in ("worker", "queue", "payload", "plan", "retention"):
             group = getattr(self, name)
             for field in group.__struct_fields__:
                 holds = 0 <= getattr(group, field) < INFINITE

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from durio.model.failure import encode_short
 from durio.model.job import DONE, NewJob
 from durio.model.logs import DONE_END, END_BY_STATE, OnEnd, Wait
 
-ENTRY_BODY_MAX = 4 * 1024  # a longer result or error is read from the job
+ENTRY_BODY_MAX = 4 * 1024  # a longer result is read from the job
 
 
 class Ties(NamedTuple):
@@ -63,6 +64,7 @@ def entry_uid(end: OnEnd) -> str | None:
 
 
 def entry_body(state: int, result: bytes | None, error: bytes | None) -> bytes | None:
-    """Return the body of an entry: result or error, unless it is too long."""
-    body = result if state == DONE else error
-    return None if body is None or len(body) > ENTRY_BODY_MAX else body
+    """Return the body of an entry: the result if it is not too long, or the error."""
+    if state != DONE:
+        return None if error is None else encode_short(error)
+    return None if result is None or len(result) > ENTRY_BODY_MAX else result

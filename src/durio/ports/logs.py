@@ -17,8 +17,8 @@ class Entry(NamedTuple):
     offset: int  # 0, 1, 2 and so on
     at: float  # when it was appended, by the store's clock
     tag: int
-    # Of a job that ended: its final state and its id. The body is its result or last error;
-    # None if it has none, or one of more than 4 KiB, which is read from the job.
+    # Of a job that ended: its final state and its id. The body is its result, or the type
+    # and message of its last error; None if it has none, or a result of more than 4 KiB.
     state: int | None
     job: bytes | None
     uid: str | None

@@ -141,6 +141,9 @@ MEANINGS: dict[str, EmissionMeaning] = {
     "store.stalled": EmissionMeaning(
         WARNING, "a process holds the writer's lock: its pid"
     ),
+    "plan.unhandled": EmissionMeaning(
+        ERROR, "the error handlers of a failed plan could not be enqueued"
+    ),
     "hook.failed": EmissionMeaning(ERROR, "a hook raised; the job is not affected"),
     "upkeep.failed": EmissionMeaning(
         WARNING, "a maintenance turn failed; the next turn tries again"

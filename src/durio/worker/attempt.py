@@ -8,9 +8,9 @@ coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for cont
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any
 
+from durio.model.argument_codec import Arguments
 from durio.model.errors import (
     Control,
     HardTimeLimit,
@@ -20,8 +20,10 @@ from durio.model.errors import (
 from durio.model.failure import Failure, encode_failure, failure_of
 from durio.model.ids import id_text
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
+from durio.model.plan_payload import decode_chunk
 from durio.model.retry import Decision, Retry, classify
 from durio.model.settings import Settings
+from durio.model.ties import ENTRY_BODY_MAX
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
 from durio.ports.executor import ChildPool, Executor
@@ -44,11 +46,15 @@ from durio.worker.attempt_errors import (
     late_result_error,
     raise_error,
 )
+from durio.worker.handler_call import call_handler
 from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
-from durio.worker.middleware import Middleware, wrapped
+from durio.worker.middleware import Middleware
 from durio.worker.transaction import Begin
 
 NO_VALUE = b"null"  # None, as a result
+NODE_KEPT_SECONDS = (
+    30 * 86400.0
+)  # a long result, until the nodes behind it have read it
 AttemptEnd = tuple[Outcome, JobEvent | None]  # the event is for when it is accepted
 
 NAME_BY_KIND = {
@@ -152,13 +158,19 @@ class AttemptRunner:
         handler = attempt.handler
         if attempt.interrupt_reason is not None:  # interrupted before it started
             return self._failed(attempt, asyncio.CancelledError())
+        payload = attempt.claim.payload
+        calls, args, kwargs = list[Arguments](), (), dict[str, Any]()
         try:
-            args, kwargs = handler.codec.decode(attempt.claim.payload)
+            if attempt.is_chunk:
+                calls = decode_chunk(handler.codec, payload)
+            else:
+                args, kwargs = handler.codec.decode(payload)
         except BaseException as error:  # also errors of a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
-            if not handler.is_async or self.middleware:
-                return self._wrapped(attempt, args, kwargs)
+            if not handler.is_async or self.middleware or attempt.is_chunk:
+                calls = calls or [(args, kwargs)]
+                return call_handler(self, attempt, calls)
             if handler.takes_context:
                 return handler.function(attempt.context(), *args, **kwargs)
             return handler.function(*args, **kwargs)
@@ -166,32 +178,15 @@ class AttemptRunner:
             return self._failed(attempt, error)
 
     def _returned(self, attempt: Attempt, value: Any) -> AttemptEnd:
+        results = attempt.handler.codec.result
         try:
-            result = attempt.handler.codec.result.encode(value)
+            if attempt.is_chunk:
+                result = b"[" + b",".join(map(results.encode, value)) + b"]"
+            else:
+                result = results.encode(value)
         except BaseException as error:
             return self._failed(attempt, error)
         return self._done(attempt, result)
-
-    async def _wrapped(
-        self, attempt: Attempt, args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        handler = attempt.handler
-        if handler.takes_context:
-            args = (attempt.context(), *args)
-        call = partial(handler.function, *args, **kwargs)
-        if not handler.is_async:
-            call = partial(self._in_thread, attempt, call)
-        if not self.middleware:
-            return await call()
-        return await wrapped(self.middleware, attempt.context(), call)()
-
-    async def _in_thread(self, attempt: Attempt, function: Any) -> Any:
-        attempt.call = self.executor.start(function)
-        ended = await attempt.call.future
-        attempt.call = None
-        if ended.error is not None:
-            raise ended.error
-        return ended.value
 
     # --- ends
 
@@ -216,7 +211,11 @@ class AttemptRunner:
         seconds = attempt.handler.result_seconds
         if overrides is not None and overrides.result_seconds is not None:
             seconds = overrides.result_seconds
-        return Outcome(claim.id, claim.claim_no, 0, result, seconds, attempt.keep)
+        keep = attempt.keep
+        if attempt.is_node and len(result) > ENTRY_BODY_MAX:
+            # Nodes behind it read the result from its record.
+            keep = KeepRule(max(NODE_KEPT_SECONDS, keep.seconds if keep else 0.0))
+        return Outcome(claim.id, claim.claim_no, 0, result, seconds, keep)
 
     # --- ends in the task's own transaction
 

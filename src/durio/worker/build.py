@@ -132,6 +132,7 @@ class WorkerBuilder:
             known=sorted(self._config.handlers),
             is_burst=self._config.is_burst,
             settings=self._settings,
+            input_bytes_max=self._config.settings.plan.input_bytes_max,
             on_broken=self._stop.fail,
             outcomes=self._outcomes,
             make_slots=self._build_slots,

@@ -34,9 +34,12 @@ from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.inflight import Attempt
+from durio.worker.input_fetcher import InputFetcher
 from durio.worker.lanes import Lanes
 from durio.worker.outcome_buffer import OutcomeBuffer
+from durio.worker.plan_inputs import PlanInputs
 from durio.worker.register import PERMANENT_ERRORS
+from durio.worker.settler import Settler
 from durio.worker.slots import Slots
 from durio.worker.worker_config import WorkerIdentity
 
@@ -66,6 +69,7 @@ class ClaimLoop:
         known: Sequence[str],
         is_burst: bool,
         settings: WorkerSettings,
+        input_bytes_max: int,
         on_broken: Callable[[DurioError], None],
         outcomes: OutcomeBuffer,
         make_slots: Callable[["ClaimLoop"], Slots],
@@ -101,6 +105,13 @@ class ClaimLoop:
         # loop creates its slots: they get bound methods, without an indirection for each
         # job.
         self.slots = make_slots(self)
+        self.inputs = InputFetcher(
+            PlanInputs(store, input_bytes_max),
+            self.slots.add,
+            self.slots.fail_input,
+            self.slots.release,
+        )
+        self._settler = Settler(store, clock, emit)
 
     # --- reasons for an exchange
 
@@ -152,6 +163,7 @@ class ClaimLoop:
 
     def forget(self) -> None:
         """Reset after a new lease: claims of the old one cannot be requested again."""
+        self.inputs.drop_all()
         self._resync = False
         self._is_woken = True
         self._go.set()
@@ -188,15 +200,13 @@ class ClaimLoop:
             await self._clock.sleep(BACKOFF_FIRST)
             return None
         outcomes = self._outcomes.take()
-        want, began = self.slots.want, self._loop.time()
+        want = max(0, self.slots.want - len(self.inputs.held))
+        began = self._loop.time()
         lanes = self._lanes.ask(want)
         self._is_woken = False
         self._stop_timers()
         if not outcomes and not lanes and not self._resync:
-            return (
-                # Nothing to send or request: an idle worker does not write.
-                EMPTY_EXCHANGE
-            )
+            return EMPTY_EXCHANGE  # an idle worker does not write
         self._in_flight = True
         self._has_loop_turned = False
         self._loop.call_soon(self._on_loop_turn)
@@ -245,7 +255,12 @@ class ClaimLoop:
             # Log lines take as long as the jobs: write them while the next exchange runs.
             self._loop.call_soon(self._outcomes.report)
         if claims:
-            self.slots.add(self._lanes.mixed(claims))
+            claims = self._lanes.mixed(claims)
+            if any(claim.opts for claim in claims):
+                claims = self.inputs.without_held(claims)
+            self.slots.add(claims)
+        if answer.settle_in_seconds is not None:
+            self._settler.start(answer.settle_in_seconds)
         if self._paused_meanwhile:
             self.slots.release_lanes(self._paused_meanwhile)
             self._paused_meanwhile = frozenset()
@@ -367,6 +382,8 @@ class ClaimLoop:
         if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
             return False  # `more`: some lanes have not been tried yet
         if not self.slots.is_idle or self.slots.awaits_mark:
+            return False
+        if self.inputs.held or self._settler.is_busy:
             return False
         await self._learn_lanes()
         try:

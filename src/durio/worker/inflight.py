@@ -146,6 +146,16 @@ class Attempt:
         """Return the attempt's latest log lines, to store with a failure."""
         return [] if self._records is None else log_lines(self._records)
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the job is a node of a plan."""
+        return self.overrides is not None and self.overrides.plan is not None
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether the job makes several calls, one after the other."""
+        return self.overrides is not None and self.overrides.is_chunk
+
     # --- policies, with the job's own overrides
 
     @property

@@ -27,6 +27,7 @@ from durio.worker.first_steps import FirstSteps
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas, Sort
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
+from durio.worker.plan_inputs import FailedInput
 from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
 
 # A job that must run alone delays the others for at most 10 s, then pauses for 60 s.
@@ -271,6 +272,10 @@ class Slots:
     def _mark_dead(self, claim: Claim, error: DurioError, reason: str) -> None:
         self._outcomes.add(dead_outcome(claim, error, reason, self.runner.clock.now()))
         self._nudge()
+
+    def fail_input(self, failed: FailedInput) -> None:
+        """End a node of a plan whose input cannot be read."""
+        self._mark_dead(*failed)
 
     # --- jobs that run alone
 

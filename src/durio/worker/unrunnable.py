@@ -15,12 +15,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from durio.model.argument_codec import parameters_digest
 from durio.model.errors import DurioError, StoreError, UnknownTask
 from durio.model.failure import encode_failure, failure_of
 from durio.model.job import Claim, attempt_number
 from durio.model.outcome import Outcome, OutcomeKind, Reason
-from durio.model.published_tasks import signature_prefix, signatures_kind
+from durio.model.published_tasks import (
+    parameters_digest,
+    signature_prefix,
+    signatures_kind,
+)
 from durio.ports.clock import Clock
 from durio.ports.store import Store
 from durio.telemetry.emit import JobEvent

@@ -110,7 +110,7 @@ class Worker:
                 queues=",".join(self.config.serving.as_arguments or ("*",)),
                 concurrency=self.slots.concurrency,
             )
-            self.vitals.ready(len(self.config.handlers))
+            self.vitals.ready(len(self.config.tasks))
             try:
                 await self._work()
             except BaseException:  # the loop is being ended, or a part failed
@@ -193,6 +193,7 @@ class Worker:
             "worker.stopping", worker=self.identity.id, running=len(self.slots.running)
         )
         self.slots.close()
+        self.claims.inputs.release_all()
         await self._until_idle(grace)
         if self.slots.running:
             self.was_cut_short = True
@@ -209,6 +210,7 @@ class Worker:
         """End without a grace, because a program that embeds the worker may continue."""
         self.was_cut_short = True
         self.slots.close()
+        self.claims.inputs.release_all()
         self.slots.interrupt_all(InterruptReason.STOP)
         await self._until_idle(CANCEL_SECONDS)
         self.slots.release_all()

@@ -205,7 +205,7 @@ class CommandResponder:
             "loop_lag_seconds": lag,
             "active": [self._attempt(attempt) for attempt in self._attempts()],
             "reserved": reserved[:JOBS_MAX],
-            "registered": sorted(config.handlers),
+            "registered": sorted(config.tasks),
             "queues": config.serving.as_arguments,
             **config.serving.shown(),
             "stats": {

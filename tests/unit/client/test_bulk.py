@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from durio.client.bulk import BulkStep, CountedJobs, act_in_bulk
-from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
+from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Page, Query
 from durio.ports.control import (
     Acted,
@@ -97,12 +97,12 @@ def test_steps_end_with_what_was_counted(
 @pytest.mark.parametrize(
     ("action", "query", "states"),
     [
-        (CancelJobs(), Query(), [SCHEDULED, READY, RUNNING]),
+        (CancelJobs(), Query(), [BLOCKED, SCHEDULED, READY, RUNNING]),
         (CancelJobs(), Query(states=(READY, SCHEDULED)), [SCHEDULED, READY]),
         (RetryJobs(), Query(), [DEAD, CANCELLED]),
         (DiscardJobs(), Query(states=(DEAD, READY)), [DEAD]),
-        (MoveJobs("shop:b"), Query(lane="shop:a"), [SCHEDULED, READY]),
-        (RenameJobs("shop.b"), Query(task="shop.a"), [SCHEDULED, READY, DEAD]),
+        (MoveJobs("shop:b"), Query(lane="shop:a"), [BLOCKED, SCHEDULED, READY]),
+        (RenameJobs("shop.b"), Query(task="shop.a"), [BLOCKED, SCHEDULED, READY, DEAD]),
     ],
 )
 def test_states_are_visited_as_jobs_travel(

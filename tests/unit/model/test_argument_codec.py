@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from durio.model.argument_codec import ArgumentCodec, parameters_digest
+from durio.model.argument_codec import ArgumentCodec
 from durio.model.argument_errors import misfit, plain_words
 from durio.model.errors import (
     InvalidArguments,
@@ -21,6 +21,7 @@ from durio.model.errors import (
     NotSerializable,
     UsageError,
 )
+from durio.model.published_tasks import parameters_digest
 
 
 class Colour(Enum):

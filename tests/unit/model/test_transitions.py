@@ -10,7 +10,7 @@ from durio.model.outcome import OutcomeKind
 from durio.model.transitions import LOST_MAX, Transition, check_retry, is_legal, way_out
 
 DONE, DEAD, CANCELLED = State.DONE, State.DEAD, State.CANCELLED
-READY, SCHEDULED = State.READY, State.SCHEDULED
+READY, SCHEDULED, BLOCKED = State.READY, State.SCHEDULED, State.BLOCKED
 # The others are about an attempt that goes on.
 ENDING_KINDS = frozenset(OutcomeKind) - {OutcomeKind.PROGRESS, OutcomeKind.ALONE}
 
@@ -73,7 +73,8 @@ def test_every_way_out_is_legal_and_charges_at_most_one_thing() -> None:
 def test_final_states_are_left_only_by_an_operator() -> None:
     for old, new in product(State, State):
         if old.is_final and is_legal(old, new):
-            assert (old, new) in {(DEAD, READY), (CANCELLED, READY)}
+            assert old in {DEAD, CANCELLED}
+            assert new in {READY, BLOCKED}  # blocked: it waits for a log again
         assert not (old is new and is_legal(old, new))
 
 

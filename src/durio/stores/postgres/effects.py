@@ -15,7 +15,7 @@ from durio.stores.commit_rules import check_jobs
 from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.bounds import lock_guards
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.driver import BRIEF_WAIT, LOCK_WAIT
+from durio.stores.postgres.driver import BRIEF_WAIT
 from durio.stores.postgres.enqueue_locked import enqueue_jobs
 from durio.stores.postgres.keys import holder_lanes, keys_to_pin
 from durio.stores.postgres.logs import collect_appends, extend_waits
@@ -26,9 +26,7 @@ from durio.stores.postgres.transaction import PostgresTransaction
 FIND_LANES = statement("find_lanes")
 
 SAVEPOINT, RELEASE_SAVEPOINT = "savepoint effects", "release savepoint effects"
-BRIEFLY, AS_USUAL = (
-    f"; set local lock_timeout = '{wait}'" for wait in (BRIEF_WAIT, LOCK_WAIT)
-)
+BRIEFLY = f"; set local lock_timeout = '{BRIEF_WAIT}'"
 ROLLBACK_SAVEPOINT = f"rollback to savepoint effects; {RELEASE_SAVEPOINT}"
 
 
@@ -105,4 +103,5 @@ async def undone_if_refused(tx: PostgresTransaction) -> AsyncGenerator[None]:
             tx.woken_workers,
         ) = kept
         raise
-    await tx.run(RELEASE_SAVEPOINT if tx.may_be_long else RELEASE_SAVEPOINT + AS_USUAL)
+    # Later statements wait as briefly: records that were created are locked out of order.
+    await tx.run(RELEASE_SAVEPOINT)

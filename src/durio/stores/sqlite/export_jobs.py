@@ -7,7 +7,9 @@ changed.
 from typing import Any
 
 from durio.model.codec import json_text
+from durio.model.errors import OperatingError
 from durio.model.ids import id_text
+from durio.model.quantities import counted
 from durio.ports.lease import command_put
 from durio.ports.move import (
     ActiveWorkers,
@@ -41,6 +43,7 @@ FIND_REGISTERED_WORKERS = statement("find_registered_workers")
 FIND_NAMESPACES = statement("find_namespaces")
 COUNT_ACTIVE_WORKERS = statement("count_active_workers")
 COUNT_ALL_JOBS = statement("count_all_jobs")
+COUNT_BLOCKED_JOBS = statement("count_blocked_jobs")
 MEASURE_NEXT_JOBS = statement("measure_next_jobs")
 EXPORT_JOBS = statement("export_jobs")
 EXPORT_KEYS = statement("export_keys")
@@ -100,6 +103,7 @@ class SqliteExportJobs:
         def work(tx: SqliteTransaction) -> MoveMark:
             standing = read_mark(tx.db)
             if standing is None:
+                refuse_blocked_jobs(tx.db)
                 write_mark(tx, mark)
                 refuse_changes(tx.db, "worker", "after insert", mark.to)
                 audit_every_app(tx, by, f"to {mark.to}: drain")
@@ -175,6 +179,17 @@ class SqliteExportJobs:
             audit_every_app(tx, by, f"to {mark.to}: back out")
 
         await self._context.writer.write(work)
+
+
+def refuse_blocked_jobs(db: Database) -> None:
+    """Refuse to move plans that have not ended: their logs stay behind."""
+    blocked = db.value(COUNT_BLOCKED_JOBS)
+    if blocked:
+        raise OperatingError(
+            f"{counted(blocked, 'job')} cannot be moved: they wait for other jobs of "
+            "their plans",
+            cure="Wait until the plans have ended, or cancel them; then move.",
+        )
 
 
 # --- marks

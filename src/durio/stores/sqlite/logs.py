@@ -90,6 +90,11 @@ class SqliteLogs(SqliteCapability):
         await self.context.writer.write(work, rows=len(named))
 
     async def settle(self, limit: int) -> Settled:
+        marked = await self.context.reader.read(
+            lambda db: db.rows(FIND_MARKED_LOGS, (1,))
+        )
+        if not marked:  # the usual case: nothing is written
+            return Settled(0, None)
         return await self.context.writer.write(lambda tx: settle(tx, limit))
 
 

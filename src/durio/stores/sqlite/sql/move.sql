@@ -43,6 +43,10 @@ select distinct substr(name, 1, instr(name, ':') - 1) from queue order by 1
 -- Jobs by namespace and state.
 select substr(queue, 1, instr(queue, ':') - 1), state, count(*) from job group by 1, 2
 
+-- name: count_blocked_jobs()
+-- only here: such jobs cannot leave this store.
+select count(*) from waits
+
 -- name: measure_next_jobs(after, limit)
 -- only here: jobs are exported from the store that is left.
 -- The bytes of the next jobs: a batch is bounded in bytes as well as in jobs.

@@ -1,0 +1,319 @@
+"""A handle to a stored plan."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Generator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from durio.client.handle import Job, JobClient
+from durio.client.job_view import job_errors
+from durio.client.plan_record import (
+    cancel_plan,
+    current_state,
+    retry_plan,
+    states_of,
+    stored_plan,
+)
+from durio.model.errors import JobCancelled, JobDead, ResultExpired, UsageError
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import (
+    CANCELLED,
+    DEAD,
+    DONE,
+    STATE_BY_CODE,
+    JobError,
+    State,
+    StoredJob,
+    utc_datetime,
+)
+from durio.model.plan_record import PlanState
+from durio.model.plan_shape import plan_of_shape
+from durio.model.plan_values import plan_value
+from durio.model.quantities import Duration, format_duration, seconds
+from durio.ports.plan_reader import StoredPlan
+from durio.telemetry.log import in_job
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class PlanHandleClient(JobClient, Protocol):
+    """The part of an App that handles of plans use."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """The state of a plan, from one read of the store."""
+
+    __module__ = "durio.plans"
+
+    id: str  # of the plan
+    state: PlanState  # where the plan is in its life
+    nodes: int  # number of its jobs
+    counts: dict[State, int]  # jobs by state
+    created_at: datetime  # this and the other times are in UTC
+    ended_at: datetime | None = None  # when it was done, failed or cancelled
+    resumed: int = 0  # how often it was retried
+    failed_node: str | None = None  # id of the job that failed first
+    error: str | None = None  # type and text of its error
+
+    @property
+    def ready(self) -> bool:
+        """Whether the plan has ended."""
+        return self.state.is_final
+
+    @property
+    def successful(self) -> bool:
+        """Whether all its jobs are done."""
+        return self.state is PlanState.DONE
+
+    @property
+    def failed(self) -> bool:
+        """Whether a job has failed."""
+        return self.state in {PlanState.FAILING, PlanState.FAILED}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as values for `json.dumps`."""
+        return msgspec.json.decode(msgspec.json.encode(self))
+
+
+async def find_plan_job(client: PlanHandleClient, plan_id: str) -> "PlanJob[Any]":
+    """Return a handle to an existing plan."""
+    raw = id_bytes(plan_id)
+    await stored_plan(await client.store(), client.name, raw)
+    return PlanJob(client, raw)
+
+
+class PlanJob(Awaitable[R_co]):
+    """A reference to one stored plan: read, cancel or retry it, or wait for its value.
+
+    It holds no data of the plan: each call reads the store.
+    """
+
+    __module__ = "durio.plans"
+    __slots__ = ("_client", "_raw_id", "created")
+
+    def __init__(
+        self, client: PlanHandleClient, plan_id: bytes, *, created: bool = False
+    ) -> None:
+        self._client = client
+        self._raw_id = plan_id
+        # False: another plan has the key, and this is its handle.
+        self.created = created
+
+    @property
+    def id(self) -> str:
+        """The id of the plan."""
+        return id_text(self._raw_id)
+
+    def __repr__(self) -> str:
+        return f"PlanJob({self.id!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlanJob) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self._raw_id)
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        """Wait for the value, as `result()` does."""
+        return self.result().__await__()
+
+    # --- waiting
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait until the plan has ended and return its value.
+
+        Raises JobDead with the error of the first job that failed, JobCancelled if the plan
+        was cancelled, ResultExpired if the value is no longer stored, and TimeoutError
+        after `timeout`; the plan goes on then.
+        """
+        await self.wait(timeout)
+        plan = await self._plan()
+        last = await self._job(plan.last_id)
+        if last is not None and last.state == DONE:
+            return self._value(plan, last)
+        raise await self._failure(plan, last)
+
+    async def results(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the list of results of a group, as `result` does."""
+        return await self.result(timeout)
+
+    async def wait(self, timeout: Duration | None = None) -> PlanState:
+        """Wait until the plan has ended; raises TimeoutError after `timeout`."""
+        if in_job.get() is not None:
+            raise UsageError(
+                "a task waits for a plan: a waiting task keeps its slot, and when every "
+                "slot waits no job can run",
+                cure="Let the plan go on with another task: plan | next_task.s().",
+            )
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        plan = await self._plan()
+        waiters = await self._client.waiters()
+        try:
+            async with asyncio.timeout(limit):
+                await waiters.wait_final(plan.last_id)
+        except TimeoutError:
+            counts = await self.counts()
+            told = ", ".join(f"{jobs} {state.value}" for state, jobs in counts.items())
+            raise TimeoutError(
+                f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
+                f"({told})"
+            ) from None
+        return (await self._plan()).record.state
+
+    async def as_completed(self) -> AsyncIterator[Job[Any]]:
+        """Yield the jobs of the plan as they end, each once."""
+        plan = await self._plan()
+        waiters = await self._client.waiters()
+        jobs = plan.ids(range(len(plan.layout.nodes)))
+
+        async def ended(job_id: bytes) -> bytes:
+            await waiters.wait_final(job_id)
+            return job_id
+
+        for following in asyncio.as_completed([ended(job_id) for job_id in jobs]):
+            yield Job(self._client, await following)
+
+    # --- reading
+
+    async def status(self) -> PlanStatus:
+        """Return the state of the plan and the number of its jobs by state."""
+        plan = await self._plan()
+        record, failure = plan.record, plan.record.failure
+        created = utc_datetime(record.created_at)
+        assert created is not None  # noqa: S101 - a time that Durio has stored
+        return PlanStatus(
+            id=self.id,
+            state=await current_state(await self._client.store(), plan),
+            nodes=record.nodes,
+            counts=await self.counts(),
+            created_at=created,
+            ended_at=utc_datetime(record.ended_at),
+            resumed=record.resumed,
+            failed_node=failure and id_text(plan.ids([failure.node])[0]),
+            error=failure and f"{failure.type}: {failure.message}",
+        )
+
+    async def counts(self) -> dict[State, int]:
+        """Return the number of jobs by state."""
+        store = await self._client.store()
+        codes = await states_of(store, await self._plan())
+        found = Counter(code for code in codes if code is not None)
+        return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}
+
+    async def progress(self) -> float:
+        """Return the share of jobs that have ended, from 0 to 1."""
+        counts = await self.counts()
+        total = sum(counts.values())
+        ended = sum(jobs for state, jobs in counts.items() if state.is_final)
+        return ended / total if total else 1.0
+
+    # --- acting
+
+    async def cancel(self) -> PlanState:
+        """Cancel all jobs that have not ended; return the state of the plan after it."""
+        store, client = await self._client.store(), self._client
+        by = client.acting_user()
+        return await cancel_plan(store, client.name, self._raw_id, client.now, by)
+
+    async def retry(self) -> int:
+        """Resume a failed or cancelled plan; return how many of its jobs run again.
+
+        Raises WrongState for a plan in another state.
+        """
+        store, client = await self._client.store(), self._client
+        return await retry_plan(store, client.name, self._raw_id, client.acting_user())
+
+    # --- for callers without an event loop
+
+    def result_sync(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the value without an event loop, as `result` does."""
+        return self._client.run_sync(self.result(timeout))
+
+    def results_sync(self, timeout: Duration | None = None) -> R_co:
+        """Wait for the list of results without an event loop, as `results` does."""
+        return self._client.run_sync(self.results(timeout))
+
+    def wait_sync(self, timeout: Duration | None = None) -> PlanState:
+        """Wait for the end without an event loop, as `wait` does."""
+        return self._client.run_sync(self.wait(timeout))
+
+    def status_sync(self) -> PlanStatus:
+        """Read the status without an event loop, as `status` does."""
+        return self._client.run_sync(self.status())
+
+    def counts_sync(self) -> dict[State, int]:
+        """Count the jobs without an event loop, as `counts` does."""
+        return self._client.run_sync(self.counts())
+
+    def progress_sync(self) -> float:
+        """Read the progress without an event loop, as `progress` does."""
+        return self._client.run_sync(self.progress())
+
+    def cancel_sync(self) -> PlanState:
+        """Cancel the plan without an event loop, as `cancel` does."""
+        return self._client.run_sync(self.cancel())
+
+    def retry_sync(self) -> int:
+        """Retry the plan without an event loop, as `retry` does."""
+        return self._client.run_sync(self.retry())
+
+    # --- parts
+
+    async def _plan(self) -> StoredPlan:
+        store = await self._client.store()
+        return await stored_plan(store, self._client.name, self._raw_id)
+
+    async def _job(self, job_id: bytes) -> StoredJob | None:
+        found = await (await self._client.store()).get([job_id])
+        return found[0] if found else None
+
+    def _value(self, plan: StoredPlan, last: StoredJob) -> Any:
+        until = last.result_until
+        if last.result is None or (until is not None and until < self._client.now()):
+            raise ResultExpired(
+                f"the value of plan {self.id} has expired",
+                cure="Keep results longer: raise retention.result_seconds.",
+            )
+        link = plan_of_shape(plan.shape)
+        return plan_value(link, last.result, self._client.decoder_of)
+
+    async def _failure(self, plan: StoredPlan, last: StoredJob | None) -> Exception:
+        """Return the error of a plan whose last node is not done."""
+        if last is not None and last.state == DEAD:
+            return self._dead(last)
+        failure = plan.record.failure
+        if failure is None or plan.record.state in (
+            PlanState.CANCELLING,
+            PlanState.CANCELLED,
+        ):
+            return JobCancelled(f"plan {self.id} was cancelled")
+        node = await self._job(plan.ids([failure.node])[0])
+        if node is not None and node.state in (DEAD, CANCELLED):
+            return self._dead(node)
+        return JobDead(
+            f"plan {self.id} failed: {failure.type}: {failure.message}",
+            reason="exhausted",
+            error=JobError(failure.type, failure.message),
+            job_id=id_text(plan.ids([failure.node])[0]),
+        )
+
+    def _dead(self, node: StoredJob) -> JobDead:
+        errors = job_errors(node)
+        cause = f": {errors[-1].type}: {errors[-1].message}" if errors else ""
+        dead = JobDead(
+            f"plan {self.id} failed: job {id_text(node.id)} ({node.task}) is "
+            f"{STATE_BY_CODE[node.state].value}{cause}",
+            reason=node.reason or STATE_BY_CODE[node.state].value,
+            error=errors[-1] if errors else None,
+            job_id=id_text(node.id),
+        )
+        dead.cure = self._client.pasteable(dead.cure)
+        dead.plan, dead.node = self.id, id_text(node.id)
+        return dead

@@ -1,0 +1,368 @@
+"""Plans in a whole App: stored, run, read, cancelled, retried."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from durio import App, Permanent, Retry, State
+from durio.errors import (
+    InvalidArguments,
+    JobCancelled,
+    JobDead,
+    NotSerializable,
+    PlanNotFound,
+    QueueClosed,
+    QueueFull,
+    UsageError,
+    WrongState,
+)
+from durio.model.ids import id_bytes, id_text
+from durio.model.plan_layout import node_id
+from durio.plans import Collected, PlanFailure, PlanState, chain, chord, group
+from durio.ports.control import AuditNote, QueueChange
+from tests.unit.app.app_harness import drained, records, virtual, working
+
+QUICK = {"worker": {"poll_seconds": 1}}
+LONG = 10_000  # characters; more than an entry of a log holds
+
+
+class Shop:
+    """Tasks for plans, and what they have seen."""
+
+    def __init__(self, app: App) -> None:
+        self.calls: list[Any] = []
+        self.failures: list[PlanFailure] = []
+        self.fails = True
+
+        @app.task(name="add")
+        async def add(a: int, b: int = 1) -> int:
+            self.calls.append((a, b))
+            return a + b
+
+        @app.task(name="total")
+        async def total(values: list[int]) -> int:
+            return sum(values)
+
+        @app.task(name="boom", retry=Retry(0))
+        async def boom(x: int = 0) -> int:
+            if self.fails:
+                raise Permanent(f"no {x}")
+            return x
+
+        @app.task(name="alert")
+        async def alert(failure: PlanFailure, channel: str = "ops") -> str:
+            self.failures.append(failure)
+            return channel
+
+        @app.task(name="later")
+        async def later(x: int = 0) -> int:
+            await app.clock.sleep(100)
+            return x
+
+        @app.task(name="text")
+        async def text(size: int) -> str:
+            return "x" * size
+
+        @app.task(name="length")
+        async def length(value: str | list[str]) -> int:
+            return len("".join(value))
+
+        self.add, self.total, self.boom = add, total, boom
+        self.alert, self.later, self.text, self.length = alert, later, text, length
+
+
+@pytest.mark.proves("M144", "M147")
+@virtual(settings=QUICK)
+async def test_a_chain_passes_results_on(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = shop.add.s(1, 2) | shop.add.s(10) | shop.add.s(b=100)
+        handle = await plan.enqueue()
+        assert await handle.result(timeout=60) == 113
+        assert shop.calls == [(1, 2), (3, 10), (13, 100)]
+        status = await handle.status()
+        assert (status.state, status.nodes) == (PlanState.DONE, 3)
+        assert (status.ready, status.successful, status.failed) == (True, True, False)
+        assert status.counts == {State.DONE: 3}
+        assert await handle.progress() == 1.0
+        handle = await (shop.add.s(1) | shop.add.si(5, 5)).enqueue()
+        assert await handle == 10
+
+
+@pytest.mark.proves("M145", "M146")
+@virtual(settings=QUICK)
+async def test_groups_and_chords(app: App) -> None:
+    shop = Shop(app)
+    add, total = shop.add, shop.total
+    async with working(app):
+        for plan, value in (
+            (group(add.s(n, n) for n in range(5)), [0, 2, 4, 6, 8]),
+            (group(add.s(7)), [8]),
+            (chord([add.s(n, n) for n in range(5)], total.s()), 20),
+            (group(add.s(1)) | total.s() | add.s(1), 3),
+            (add.s(1) | group(add.s(1), add.s(2)) | total.s(), 7),
+            (group(add.s(1) | add.s(1), add.s(5)) | total.s(), 9),
+            (add.s(1) | group(add.s(1), group(add.s(2), add.s(3))), [3, 4, 5]),
+            (group(add.s(1) | group(add.s(1), add.s(2)), add.s(9)), [[3, 4], 10]),
+            (add.map([1, 2]) | total.s(), 5),
+            (add.starmap([(1, 2), (3, 4)]), [3, 7]),
+            (add.chunks([(n,) for n in range(5)], 2), [[1, 2], [3, 4], [5]]),
+        ):
+            handle: Any = await plan.enqueue()
+            assert await handle.results(timeout=60) == value, plan
+
+
+@virtual(settings=QUICK)
+async def test_an_empty_group_gives_an_empty_list(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        assert await (await (group([]) | shop.total.s()).enqueue()).result(60) == 0
+        plan = shop.add.s(1) | group([]) | shop.total.s()
+        assert await (await plan.enqueue()).result(60) == 0
+
+
+@virtual(settings=QUICK)
+async def test_arguments_of_enqueue_go_to_the_first_nodes(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = chain(shop.add.s(b=5), shop.add.s())
+        assert await (await plan.enqueue(1)).result(60) == 7
+        both = group(shop.add.s(b=1), shop.add.s(b=2))
+        assert await (await both.enqueue(10)).result(60) == [11, 12]
+    with pytest.raises(InvalidArguments, match="takes no further arguments"):
+        await chain(shop.add.si(1), shop.add.s()).enqueue(5)
+
+
+@virtual(settings=QUICK)
+async def test_long_results_are_read_from_their_jobs(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = shop.text.s(LONG) | shop.length.s()
+        assert await (await plan.enqueue()).result(60) == LONG
+        both = group(shop.text.s(LONG), shop.text.s(3)) | shop.length.s()
+        assert await (await both.enqueue()).result(60) == LONG + 3
+        (first, *_) = [job for job in await records(app) if job.task == "app.length"]
+        assert len(first.payload) < 100  # no result is in the arguments of another job
+
+
+@virtual(settings={"worker": {"poll_seconds": 1}, "plan": {"input_bytes_max": 5000}})
+async def test_an_input_is_bounded(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        for plan in (
+            shop.text.s(LONG) | shop.length.s(),
+            group(shop.text.s(3000), shop.text.s(3000)) | shop.length.s(),
+        ):
+            handle = await plan.enqueue()
+            with pytest.raises(JobDead, match="more than 5000 bytes") as dead:
+                await handle.result(timeout=60)
+            assert dead.value.reason == "input_too_large"
+
+
+@pytest.mark.proves("M78", "M149")
+@virtual(settings=QUICK)
+async def test_a_dead_node_fails_the_plan_once(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = shop.add.s(1) | shop.boom.s() | shop.add.s() | shop.add.s()
+        handle = await plan.on_error(shop.alert.s("night")).enqueue()
+        with pytest.raises(JobDead, match="no 2") as dead:
+            await handle.result(timeout=60)
+        assert dead.value.plan == handle.id
+        await app.clock.sleep(5)
+        status = await handle.status()
+        assert (status.state, status.failed) == (PlanState.FAILED, True)
+        assert status.counts == {State.DONE: 1, State.DEAD: 1, State.CANCELLED: 2}
+        assert status.error == "Permanent: no 2"
+        (failure,) = shop.failures
+        assert (failure.plan, failure.node) == (handle.id, dead.value.node)
+        assert (failure.task, failure.error_type) == ("app.boom", "Permanent")
+        (last, *_) = [job for job in await records(app) if job.task == "app.add"]
+        assert last.reason == "parent_dead"
+
+
+@pytest.mark.proves("M78")
+@virtual(settings=QUICK)
+async def test_a_failed_plan_is_resumed(app: App) -> None:
+    """By its handle, or by the handle of the node."""
+    shop = Shop(app)
+    async with working(app):
+        for by_plan in (True, False):
+            shop.fails = True
+            plan = shop.add.s(1) | shop.boom.s() | shop.add.s(5)
+            handle = await plan.on_error(shop.alert.s()).enqueue()
+            with pytest.raises(JobDead) as dead:
+                await handle.result(timeout=60)
+            await app.clock.sleep(5)
+            if by_plan:
+                assert await handle.retry() == 2
+            else:
+                await (await app.job(dead.value.job_id)).retry()
+            await app.clock.sleep(5)
+            assert (await handle.status()).state is PlanState.FAILED  # it failed again
+            shop.fails = False
+            assert await handle.retry() == 2
+            assert await handle.result(timeout=60) == 7
+            status = await handle.status()
+            assert (status.state, status.resumed) == (PlanState.DONE, 2)
+    assert len(shop.failures) == 4  # once for each start or resume
+    with pytest.raises(WrongState, match="is done and cannot be retried"):
+        await handle.retry()
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_is_cancelled(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = group(shop.later.s(1), shop.later.s(2)) | shop.total.s()
+        handle = await plan.on_error(shop.alert.s()).enqueue()
+        with pytest.raises(TimeoutError, match=r"not finished after 5 s \(1 blocked"):
+            await handle.result(timeout=5)
+        assert await handle.cancel() is PlanState.CANCELLED
+        with pytest.raises(JobCancelled):
+            await handle.result(timeout=60)
+        await app.clock.sleep(5)
+        assert (await handle.status()).counts == {State.CANCELLED: 3}
+        assert shop.failures == []  # a cancel runs no handler
+        assert await handle.cancel() is PlanState.CANCELLED
+        assert await handle.retry() == 3
+        assert await handle.result(timeout=1000) == 3
+
+
+@virtual(settings=QUICK)
+async def test_members_go_on_unless_told_otherwise(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        for cancel_rest, states in ((False, {State.DONE}), (True, {State.CANCELLED})):
+            plan = group(shop.boom.s(), shop.later.s(7), cancel_rest=cancel_rest)
+            handle = await (plan | shop.total.s()).enqueue()
+            with pytest.raises(JobDead):
+                await handle.result(timeout=60)
+            await app.clock.sleep(300)
+            member = await app.job(_node(handle.id, 1))
+            assert {(await member.status()).state} == states
+
+
+def _node(plan_id: str, number: int) -> str:
+    return id_text(node_id(id_bytes(plan_id), number))
+
+
+@virtual(settings=QUICK)
+async def test_the_rest_of_a_group_that_ran_is_no_second_failure(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        running = shop.later.s(7).on_error(shop.alert.s("of the member"))
+        plan = group(running, shop.add.s(1) | shop.boom.s(), cancel_rest=True)
+        handle = await plan.on_error(shop.alert.s()).enqueue()
+        with pytest.raises(JobDead):
+            await handle.result(timeout=60)
+        await app.clock.sleep(300)
+        assert [failure.task for failure in shop.failures] == ["app.boom"]
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_fails_without_handlers_if_their_queue_is_closed(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        handler = shop.alert.options(queue="closed").s()
+        handle = await (shop.add.s(1) | shop.boom.s()).on_error(handler).enqueue()
+        closed = QueueChange(closed=True)
+        await (await app.store()).set_queue("app:closed", closed, AuditNote(who="ann"))
+        with pytest.raises(JobDead):
+            await handle.result(timeout=60)
+        await app.clock.sleep(5)
+        assert (await handle.status()).state is PlanState.FAILED
+        assert shop.failures == []
+
+
+@pytest.mark.proves("M150", "L24")
+@virtual(settings=QUICK)
+async def test_a_group_that_collects_never_fails(app: App) -> None:
+    shop = Shop(app)
+
+    @app.task(name="report")
+    async def report(ends: Collected[int]) -> list[Any]:
+        return [ends.total, ends.succeeded, ends.failed, ends.failed_ids]
+
+    async with working(app):
+        members = group(shop.add.s(1), shop.boom.s(3), on_error="collect")
+        handle = await (members | report.s()).enqueue()
+        failed = _node(handle.id, 1)
+        assert await handle.result(timeout=60) == [2, 1, 1, [failed]]
+        assert (await handle.status()).state is PlanState.DONE
+
+
+@virtual(settings=QUICK)
+async def test_results_keep_their_types(app: App) -> None:
+    @app.task(name="at")
+    async def at(text: str) -> datetime:
+        return datetime.fromisoformat(text)
+
+    moment = "2026-11-17T20:00:00+00:00"
+    async with working(app):
+        handle = await group(at.s(moment)).enqueue()
+        assert await handle.result(60) == [datetime.fromisoformat(moment)]
+
+
+@virtual(settings=QUICK)
+async def test_a_large_plan_starts_when_it_is_whole(app: App) -> None:
+    shop = Shop(app)
+    plan = chord([shop.add.si(n, 0) for n in range(2500)], shop.total.s())
+    handle = await plan.enqueue()
+    await drained(app)
+    assert await handle.result(60) == sum(range(2500))
+    assert (await handle.counts()) == {State.DONE: 2501}
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_of_many_tasks_has_its_shape_in_a_log(app: App) -> None:
+    shop = Shop(app)
+    members = [shop.add.si(n, 0) if n % 2 else shop.later.si(0) for n in range(4000)]
+    handle = await (group(members) | shop.total.s()).enqueue()
+    assert (await handle.status()).nodes == 4001
+    assert await handle.cancel() is PlanState.CANCELLED
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_that_cannot_be_stored_leaves_nothing(app: App) -> None:
+    shop = Shop(app)
+    with pytest.raises(NotSerializable):
+        await group(
+            [*(shop.add.s(1) for _ in range(50)), shop.length.s(object())]
+        ).enqueue()  # type: ignore[list-item]
+    await app.queue("default", maxsize=2, full_wait=1).resume()
+    await app.declare_bounds()
+    with pytest.raises(QueueFull, match="its bound is 2"):
+        await group(shop.add.s(1), shop.add.s(2), shop.add.s(3)).enqueue()
+    closed = QueueChange(closed=True)
+    await (await app.store()).set_queue("app:default", closed, AuditNote(who="ann"))
+    with pytest.raises(QueueClosed):
+        await (shop.add.s(1) | shop.add.s()).enqueue()
+    assert await records(app) == []
+
+
+@virtual(settings=QUICK)
+async def test_plans_are_found_by_id(app: App) -> None:
+    shop = Shop(app)
+    handle = await (shop.add.s(1) | shop.add.s()).enqueue()
+    assert await app.plan(handle.id) == handle
+    assert (await handle.status()).state is PlanState.RUNNING
+    with pytest.raises(PlanNotFound, match="there is no plan"):
+        await app.plan(_node(handle.id, 0))
+
+
+@virtual(settings=QUICK)
+async def test_a_task_does_not_wait_for_a_plan(app: App) -> None:
+    shop = Shop(app)
+
+    @app.task(name="waits", retry=Retry(0))
+    async def waits() -> int:
+        plan = await (shop.add.s(1) | shop.add.s()).enqueue()
+        return await plan.result()
+
+    job = await waits.enqueue()
+    await drained(app)
+    with pytest.raises(JobDead, match="a waiting task keeps its slot") as dead:
+        await job.result(60)
+    assert dead.value.error.type == UsageError.__name__
