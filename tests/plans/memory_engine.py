@@ -1,6 +1,6 @@
 """Run the layout of a plan in memory, in a random order: a store, workers and a leader.
 
-It follows STORE.md: a job waits until a log is longer, appends to logs when it ends, and
+A job waits until a log is longer, appends to logs when it ends, and
 the leader reads the log of failures. Nothing here knows what a chain or a group is.
 """
 

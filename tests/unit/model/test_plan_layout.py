@@ -1,4 +1,4 @@
-"""Which node waits for which log, and appends to which: the table of STORE.md."""
+"""Which node waits for which log, and appends to which."""
 
 import uuid
 from itertools import pairwise
