@@ -14,10 +14,11 @@ import msgspec
 
 from durio.client.backpressure import HINT_SECONDS, queue_closed, queue_full
 from durio.client.bounds import Bounds
-from durio.client.enqueue import JobBuilder, TaskDefaults, too_large
+from durio.client.enqueue import JobBuilder, TaskDefaults, has_key, too_large
 from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.effects import Append, Effects, NewEntry, Put
 from durio.model.errors import (
+    InvalidOption,
     InvalidPlan,
     KeyConflict,
     StoreError,
@@ -26,7 +27,7 @@ from durio.model.errors import (
 from durio.model.ids import id_text
 from durio.model.job import NewJob
 from durio.model.options import UNSET, stored_options
-from durio.model.plan import AnyLink, SignatureValue
+from durio.model.plan import AnyLink, PlanValue, SignatureValue
 from durio.model.plan_arguments import with_first_arguments
 from durio.model.plan_layout import PlanLayout, PlanNode, lay_out, node_id
 from durio.model.plan_place import PlanPlace
@@ -78,6 +79,11 @@ async def store_plan(
     tx: Joinable | None = None,
 ) -> bytes:
     """Store a plan and return its id; raises before anything is written if it is wrong."""
+    if isinstance(plan, PlanValue) and has_key(plan.defaults):
+        raise InvalidOption(
+            "a plan cannot have a key yet",
+            cure="Give a key to its first job: task.options(key=...).s(...).",
+        )
     plan = with_first_arguments(plan, args, kwargs)
     plan_id = client.clock.new_id()
     targets = {task: await client.find_task(task) for task in tasks_of(plan)}

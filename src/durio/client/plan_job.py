@@ -160,10 +160,12 @@ class PlanJob(Awaitable[R_co]):
                 await waiters.wait_final(plan.last_id)
         except TimeoutError:
             counts = await self.counts()
-            told = ", ".join(f"{jobs} {state.value}" for state, jobs in counts.items())
+            jobs_by_state = ", ".join(
+                f"{jobs} {state.value}" for state, jobs in counts.items()
+            )
             raise TimeoutError(
                 f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
-                f"({told})"
+                f"({jobs_by_state})"
             ) from None
         return (await self._plan()).record.state
 

@@ -36,7 +36,7 @@ def failure_payload(
         args, kwargs = _values.decode(node.payload)
     except msgspec.DecodeError:
         args, kwargs = [], {}  # a chunk, or damaged
-    told = PlanFailure(
+    argument = PlanFailure(
         plan=id_text(plan_id),
         node=id_text(node.id),
         task=node.task,
@@ -45,7 +45,7 @@ def failure_payload(
         args=args,
         kwargs=kwargs,
     )
-    return with_first(payload, msgspec.json.encode(told))
+    return with_first(payload, msgspec.json.encode(argument))
 
 
 def decode_chunk(codec: ArgumentCodec, payload: bytes) -> list[Arguments]:

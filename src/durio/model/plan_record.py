@@ -53,7 +53,6 @@ class PlanRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     resumed: int = 0  # how often it was retried
     failure: FirstFailure | None = None
     last_ends: tuple[OnEnd, ...] = ()  # of its last node, beside those of any plan
-    digest: str = ""  # of its signatures and arguments, for a key
 
     def layout(self, plan_id: bytes, namespace: str, shape: Any) -> PlanLayout:
         """Lay the plan out again, without the arguments of its nodes."""

@@ -8,6 +8,7 @@ import pytest
 from durio import App, Permanent, Retry, State
 from durio.errors import (
     InvalidArguments,
+    InvalidOption,
     JobCancelled,
     JobDead,
     NotSerializable,
@@ -331,6 +332,8 @@ async def test_a_plan_that_cannot_be_stored_leaves_nothing(app: App) -> None:
         await group(
             [*(shop.add.s(1) for _ in range(50)), shop.length.s(object())]
         ).enqueue()  # type: ignore[list-item]
+    with pytest.raises(InvalidOption, match="cannot have a key yet"):
+        await (shop.add.s(1) | shop.add.s()).options(key="k").enqueue()
     await app.queue("default", maxsize=2, full_wait=1).resume()
     await app.declare_bounds()
     with pytest.raises(QueueFull, match="its bound is 2"):
