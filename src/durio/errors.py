@@ -40,6 +40,7 @@ from durio.model.errors import UnknownAttribute as UnknownAttribute
 from durio.model.errors import UnknownQueue as UnknownQueue
 from durio.model.errors import UnknownTask as UnknownTask
 from durio.model.errors import UsageError as UsageError
+from durio.model.errors import WorkersTooOld as WorkersTooOld
 from durio.model.errors import WrongState as WrongState
 from durio.model.errors import WrongTransaction as WrongTransaction
 from durio.model.retry import Snooze as Snooze

@@ -1,5 +1,6 @@
 """What a store promises about bulk actions: exact counts, each job changed at most once."""
 
+from durio.client.bulk import BulkStep
 from durio.model.errors import UsageError
 from durio.model.job import CANCELLED, DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.keys import while_active
@@ -168,9 +169,11 @@ async def a_bulk_retry_sends_back_what_was_counted(scene: Scene) -> None:
     scene.clock.step(-3600.0)
     late = await die(scene)
     first = bulk_steps(scene.store, ALL_DEAD, RetryJobs(), counted.mark, 2)
-    assert await anext(first) == (2, 0)
+    assert await anext(first) == BulkStep(2, 0)
     other = await scene.other()
-    assert await run_bulk(other, ALL_DEAD, RetryJobs(), counted.mark, 2) == (3, 0)
+    assert await run_bulk(other, ALL_DEAD, RetryJobs(), counted.mark, 2) == BulkStep(
+        3, 0
+    )
     assert [step async for step in first] == []
     assert await states_of(scene, ids) == [READY] * 5
     assert await scene.state(late) == DEAD
@@ -184,7 +187,7 @@ async def a_bulk_act_meets_no_job_twice(scene: Scene) -> None:
     first, second, third = [await die(scene) for _ in range(3)]
     counted = await scene.store.count(ALL_DEAD)
     steps = bulk_steps(scene.store, ALL_DEAD, RetryJobs(), counted.mark, 1)
-    assert await anext(steps) == (1, 0)
+    assert await anext(steps) == BulkStep(1, 0)
     assert await die_again(scene) == first
     assert [step.jobs async for step in steps] == [1, 1]
     ids = [first, second, third]
@@ -248,7 +251,7 @@ async def no_job_slips_through_a_purge(scene: Scene) -> None:
     ids += await scene.add_many(3)
     counted = await scene.store.count(WAITING)
     steps = bulk_steps(scene.store, WAITING, CancelJobs(), counted.mark, 2)
-    assert await anext(steps) == (2, 0)
+    assert await anext(steps) == BulkStep(2, 0)
     scene.clock.advance(5.0)
     await scene.store.promote(9)
     assert sum([step.jobs async for step in steps]) == 4
@@ -294,7 +297,9 @@ async def a_step_with_nothing_to_do_writes_nothing(scene: Scene) -> None:
     note = AuditNote("shop", "ann", target="dead letters")
     actions = (CancelJobs(), RetryJobs(), DiscardJobs(), RunJobsNow())
     for action in (*actions, MoveJobs("shop:b")):
-        assert await run_bulk(scene.store, query, action, counted.mark) == (0, 0)
+        assert await run_bulk(scene.store, query, action, counted.mark) == BulkStep(
+            0, 0
+        )
         only = (query, counted.mark)
         assert await scene.store.act([dead], action, only=only, note=note) == []
     assert await scene.everything() == before

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from durio.client.bulk import BulkStep
 from durio.model.codec import encoder
 from durio.model.job import (
     CANCELLED,
@@ -242,7 +243,9 @@ async def waiting_jobs_move_with_all_they_have(scene: Scene) -> None:
     later = await scene.add(delay=60.0, key=key(while_active))
     there = await scene.add(lane="shop:there")
     before = {r.id: r for r in await scene.records()}
-    assert await move_waiting(scene.store, LANE, "shop:there", step_jobs=2) == (3, 0)
+    assert await move_waiting(scene.store, LANE, "shop:there", step_jobs=2) == BulkStep(
+        3, 0
+    )
     for job_id in (low, tried, later):
         moved = before[job_id]._replace(lane="shop:there")
         assert await scene.record(job_id) == moved
@@ -265,11 +268,11 @@ async def a_move_rings_the_other_queue(scene: Scene) -> None:
     await scene.add()
     worker = await scene.worker(queues=("new",))
     other = await scene.other()
-    assert await move_waiting(other, LANE, LANE) == (0, 0)
-    assert await move_waiting(other, LANE, "shop:new") == (1, 0)
+    assert await move_waiting(other, LANE, LANE) == BulkStep(0, 0)
+    assert await move_waiting(other, LANE, "shop:new") == BulkStep(1, 0)
     assert (await scene.store.wait(worker, 50.0)).woken
     assert len(await scene.claim(worker, lane="shop:new")) == 1
-    assert await move_waiting(other, LANE, "shop:new") == (0, 0)
+    assert await move_waiting(other, LANE, "shop:new") == BulkStep(0, 0)
 
 
 # --- how many died

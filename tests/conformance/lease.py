@@ -1,5 +1,6 @@
 """What a store promises about leases: a lease that has ended never comes back."""
 
+from durio.model.errors import DurioError
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import OutcomeKind
 from durio.ports.control import CancelJobs
@@ -193,3 +194,29 @@ async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
         assert renewed.cancels == [(claim.id, claim.claim_no)]
     await scene.finish(worker, claim, kind=OutcomeKind.CANCEL)
     assert (await scene.store.renew(worker, LEASE_SECONDS)).cancels == []
+
+
+@chapter.promise()
+async def a_store_may_require_newer_workers(scene: Scene) -> None:
+    """Not while an older one is alive; then older ones cannot register or renew."""
+    first = await scene.worker()
+    assert await scene.store.require_protocol("shop", 1) == []
+    names = [info().name]
+    assert await scene.store.require_protocol("shop", 2) == names
+    assert (await scene.store.renew(first, LEASE_SECONDS)).alive
+    scene.clock.advance(LEASE_SECONDS + 1)
+    other = await scene.other()
+    assert await other.require_protocol("shop", 2) == []
+    assert await scene.store.require_protocol("shop", 2) == []
+    for call in (
+        lambda: scene.store.register(info(), LEASE_SECONDS),
+        lambda: scene.store.renew(first, LEASE_SECONDS),
+    ):
+        said = ""
+        try:
+            await call()
+        except DurioError as error:
+            said = str(error)
+        assert "too old for the plans" in said
+    elsewhere = info()._replace(namespace="elsewhere")
+    assert await scene.store.register(elsewhere, LEASE_SECONDS) > first

@@ -110,6 +110,20 @@ async def many_writers_leave_no_gap(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def several_logs_are_read_together(scene: Scene) -> None:
+    """Each from its beginning, and not more entries of each than asked for."""
+    await scene.store.commit(append(b"0", b"1", b"2"))
+    await scene.store.commit(append(b"x", log=OTHER_LOG))
+    found = await scene.store.read_logs([OTHER_LOG, LOG, "t:shop/none"], limit=2)
+    assert {log: [e.body for e in entries] for log, entries in found.items()} == {
+        LOG: [b"0", b"1"],
+        OTHER_LOG: [b"x"],
+    }
+    assert found[LOG] == await scene.store.read_log(LOG, limit=2)
+    assert await scene.store.read_logs([], limit=2) == {}
+
+
+@chapter.promise()
 async def a_trimmed_log_keeps_its_offsets(scene: Scene) -> None:
     """Its length stays, and it grows on."""
     await scene.store.commit(append(b"0", b"1", b"2"))

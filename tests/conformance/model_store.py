@@ -1,13 +1,15 @@
-"""A store in two hundred lines: the specification that real stores are compared with.
+"""A store in three hundred lines: the specification that real stores are compared with.
 
 Plain dicts, no batching, no concurrency. The pure rules alone decide what may happen:
 `model.transitions.way_out` for every end and `model.keys.key_answer` for every key.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from durio.model.effects import Put
+from durio.model.effects import Effects, Put
 from durio.model.job import (
+    BLOCKED,
     CANCELLED,
     CODE_BY_STATE,
     DEAD,
@@ -20,12 +22,14 @@ from durio.model.job import (
     NewJob,
 )
 from durio.model.keys import WAITING, WINDOW, KeyAnswer, KeyHolder, key_answer
+from durio.model.logs import OnEnd, Wait
 from durio.model.outcome import OutcomeKind
 from durio.model.transitions import way_out
 
 DAY = 86400.0
 DONE_SECONDS = 7 * DAY
 DEAD_SECONDS = 30 * DAY
+RESULT = b"7"  # of every job that is done
 
 
 @dataclass
@@ -50,6 +54,9 @@ class Row:
     alone: bool = False
     finished_at: float = 0.0
     gone_at: float = 0.0
+    wait: Wait | None = None
+    wait_delay: float = 0.0  # from the end of the wait
+    ends: tuple[OnEnd, ...] = ()
 
     def shown(self) -> tuple[object, ...]:
         """Return the fields that both stores must agree on."""
@@ -77,15 +84,26 @@ class ModelRecord:
     expires_at: float | None
 
 
+class ModelEntry(NamedTuple):
+    """An entry of a log."""
+
+    tag: int
+    state: int | None
+    job: bytes | None
+    uid: str | None
+    body: bytes | None
+
+
 @dataclass
 class ModelStore:
-    """Jobs, keys and workers; `now` is set from outside."""
+    """Jobs, keys, logs and workers; `now` is set from outside."""
 
     now: float
     rows: dict[bytes, Row] = field(default_factory=dict)
     keys: dict[bytes, HeldKey] = field(default_factory=dict)
     places: int = 0
     records: dict[str, ModelRecord] = field(default_factory=dict)
+    logs: dict[str, list[ModelEntry]] = field(default_factory=dict)
     bound: int | None = None
 
     # --- enqueue
@@ -116,7 +134,8 @@ class ModelStore:
 
     def enter(self, job: NewJob) -> tuple[bytes, str, int]:
         """Store a new job, if there is room for it."""
-        if self.bound is not None and self.depth() >= self.bound:
+        is_full = self.bound is not None and self.depth() >= self.bound
+        if is_full and job.wait is None:
             return job.id, "full", READY
         return self.insert(job)
 
@@ -127,6 +146,9 @@ class ModelStore:
         )
         self.rows[job.id] = row
         self.rewrite(row, job)
+        row.wait, row.ends = job.wait, job.on_end
+        if self.must_wait(job.wait):
+            row.state, row.wait_delay = BLOCKED, job.delay_seconds
         return job.id, "new", row.state
 
     def rewrite(self, row: Row, job: NewJob) -> None:
@@ -142,6 +164,31 @@ class ModelStore:
         if key is not None:
             until = self.now + key.ttl_seconds if key.mode == WINDOW else None
             self.keys[key.key] = HeldKey(row.id, key.mode, key.digest, until)
+
+    # --- logs
+
+    def must_wait(self, wait: Wait | None) -> bool:
+        return wait is not None and len(self.logs.get(wait.log, ())) <= wait.above
+
+    def append(self, log: str, entry: ModelEntry) -> None:
+        """Append, unless the log has the id of the entry; then let jobs go."""
+        entries = self.logs.setdefault(log, [])
+        if entry.uid is not None and any(entry.uid == e.uid for e in entries):
+            return
+        entries.append(entry)
+        for row in self.rows.values():
+            if row.state == BLOCKED and not self.must_wait(row.wait):
+                row.run_at = self.now + row.wait_delay
+                row.state = SCHEDULED if row.wait_delay > 0 else READY
+
+    def append_ends(self, row: Row, body: bytes | None) -> None:
+        """Append what a job has for its final state; one for `done` goes only once."""
+        bit = {DONE: 1, DEAD: 2, CANCELLED: 4}[row.state]
+        due = [end for end in row.ends if end.when & bit]
+        row.ends = tuple(e for e in row.ends if e not in due or not e.when & 1)
+        for end in due:
+            uid = f"m{end.tag}" if end.once else None
+            self.append(end.log, ModelEntry(end.tag, row.state, row.id, uid, body))
 
     # --- records
 
@@ -200,8 +247,9 @@ class ModelStore:
         claim_no: int,
         kind: OutcomeKind,
         delay: float = 0.0,
+        effects: Effects | None = None,
     ) -> bool:
-        """Whether the outcome was accepted."""
+        """Whether the outcome was accepted; its effects are written with it."""
         row = self.rows.get(job_id)
         if row is None or (row.state, row.worker, row.claim_no) != (
             RUNNING,
@@ -209,6 +257,17 @@ class ModelStore:
             claim_no,
         ):
             return False
+        for put in () if effects is None else effects.puts:
+            standing = self.record(put.name)
+            if put.if_version not in {
+                None,
+                0 if standing is None else standing.version,
+            }:
+                return False
+        for log, entries, _ in () if effects is None else effects.appends:
+            for entry in entries:
+                new = ModelEntry(entry.tag, None, None, entry.uid, entry.body)
+                self.append(log, new)
         if kind is OutcomeKind.ALONE:
             row.alone = True
         else:
@@ -241,6 +300,7 @@ class ModelStore:
             row.run_at = self.now + delay
         if way.state.is_final:
             self.settle(row)
+            self.append_ends(row, RESULT if row.state == DONE else None)
 
     def settle(self, row: Row) -> None:
         """Apply a final state: free the key by its mode, and set how long the job is kept."""
@@ -266,13 +326,15 @@ class ModelStore:
             if row.worker == worker:
                 self.leave(row, OutcomeKind.LOST)
 
-    def cancel(self, job_id: bytes) -> None:
+    def cancel(self, job_id: bytes, *, is_quiet: bool = False) -> None:
         row = self.rows[job_id]
         if row.state == RUNNING:
             row.cancel = True
         elif row.state < RUNNING:
             row.state = CANCELLED
             self.settle(row)
+            if not is_quiet:
+                self.append_ends(row, None)
 
     def retry(self, job_id: bytes) -> None:
         row = self.rows[job_id]
@@ -280,7 +342,8 @@ class ModelStore:
             if row.key is not None and row.key.mode != WINDOW:
                 held = HeldKey(row.id, row.key.mode, row.key.digest, None)
                 self.keys[row.key.key] = held
-            row.state = READY
+            row.state = BLOCKED if self.must_wait(row.wait) else READY
+            row.wait_delay = 0.0
             row.retried = row.losses = row.lost = row.snoozed = 0
 
     def may_hold(self, row: Row) -> bool:

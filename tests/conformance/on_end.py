@@ -407,4 +407,8 @@ async def a_fault_at_any_statement_ends_nothing(scene: Scene) -> None:
     await scene.after_every_fault(lambda: scene.store.act(ids[1:], RetryJobs()))
     dead = await scene.add(on_end=ties, delay=60.0)
     await scene.after_every_fault(lambda: scene.store.act([dead], CancelJobs()))
-    assert [e.state for e in await scene.log(OTHER_LOG)] == [DONE, CANCELLED]
+    worker, claim = await scene.running(on_end=ties, lane="shop:other")
+    await scene.store.act([claim.id], CancelJobs())
+    await scene.after_every_fault(lambda: scene.lose(worker))
+    states = [e.state for e in await scene.log(OTHER_LOG)]
+    assert states == [DONE, CANCELLED, CANCELLED]

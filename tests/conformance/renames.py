@@ -1,5 +1,6 @@
 """What a store promises about jobs that get another task, and about their keys."""
 
+from durio.client.bulk import BulkStep
 from durio.model.codec import encoder
 from durio.model.job import DEAD, READY, RUNNING, SCHEDULED, KeyClaim
 from durio.model.keys import KeyPolicy, key_claim, while_active, window
@@ -34,10 +35,9 @@ async def waiting_and_dead_jobs_get_another_task(scene: Scene) -> None:
     waiting = [await scene.add(), await scene.add(delay=60.0), await scene.add()]
     other = await scene.add(task="shop.mail")
     before = {record.id: record for record in await scene.records()}
-    assert await run_bulk(scene.store, OLD_JOBS, RenameJobs(NEW_TASK), step_jobs=2) == (
-        4,
-        0,
-    )
+    assert await run_bulk(
+        scene.store, OLD_JOBS, RenameJobs(NEW_TASK), step_jobs=2
+    ) == BulkStep(4, 0)
     for job_id in (dead, *waiting):
         assert await scene.record(job_id) == before[job_id]._replace(task=NEW_TASK)
     for job_id in (done.id, running.id, other):
@@ -122,14 +122,14 @@ async def a_job_stays_when_another_one_has_its_key(scene: Scene) -> None:
     )
     held = Acted(old, SCHEDULED, SCHEDULED, is_held=True)
     assert await scene.store.act([old], RenameJobs(NEW_TASK)) == [held]
-    assert await run_bulk(scene.store, OLD_JOBS, RenameJobs(NEW_TASK)) == (0, 1)
+    assert await run_bulk(scene.store, OLD_JOBS, RenameJobs(NEW_TASK)) == BulkStep(0, 1)
     assert (await scene.record(old)).task == TASK
     answer = await scene.send(key=key(while_active))
     assert (answer_kind(answer), answer.id) == ("existing", old)
     worker, claim = await scene.claim_one("shop:mail")
     assert claim.id == other
     await scene.finish(worker, claim)
-    assert await run_bulk(scene.store, OLD_JOBS, RenameJobs(NEW_TASK)) == (1, 0)
+    assert await run_bulk(scene.store, OLD_JOBS, RenameJobs(NEW_TASK)) == BulkStep(1, 0)
     answer = await scene.send(task=NEW_TASK, key=new_key(while_active))
     assert (answer_kind(answer), answer.id) == ("existing", old)
 

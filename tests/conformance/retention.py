@@ -40,6 +40,23 @@ async def a_job_is_kept_for_its_age(scene: Scene) -> None:
     assert await kept(scene) == set()
 
 
+@chapter.promise("M39")
+async def a_done_job_gets_another_retention(scene: Scene) -> None:
+    """It counts from then on; a dead job keeps its own."""
+    long = KeepRule(100 * DAY)
+    short, common = await ended(scene, long), await ended(scene, long)
+    counted = [await ended(scene, long) for _ in range(2)]
+    dead = await ended(scene, None, OutcomeKind.DEAD)
+    scene.clock.advance(2 * DAY)
+    await scene.store.keep_done([short, dead], KeepRule(60.0))
+    await scene.store.keep_done([common], None)
+    await scene.store.keep_done(counted, KeepRule(100 * DAY, 1, "b"))
+    scene.clock.advance(61.0)
+    assert await kept(scene) == {common, counted[1], dead}
+    scene.clock.advance(7 * DAY)
+    assert await kept(scene) == {counted[1], dead}
+
+
 DEFAULTS = {
     "done, seven days": (OutcomeKind.DONE, 7 * DAY),
     "cancelled, seven days": (OutcomeKind.CANCEL, 7 * DAY),

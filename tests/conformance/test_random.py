@@ -8,20 +8,21 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from durio.model.effects import Effects, Put
-from durio.model.job import DEAD, READY, SCHEDULED, NewJob
+from durio.model.effects import Append, Effects, NewEntry, Put
+from durio.model.job import BLOCKED, DEAD, READY, SCHEDULED, NewJob
 from durio.model.keys import debounce, replace, while_active, while_waiting, window
+from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.browse import Query
-from durio.ports.control import ACTION_OF_VERB
+from durio.ports.control import ACTION_OF_VERB, CancelJobs
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Lane
 from durio.ports.upkeep import OneWorker
 from durio.stores.sqlite.store import SqliteStore
 from tests.bulk_actions import run_bulk
 from tests.conformance import ManualClock
-from tests.conformance.model_store import ModelStore
-from tests.conformance.scene import LANE, TASK, info, key
+from tests.conformance.model_store import RESULT, ModelEntry, ModelStore
+from tests.conformance.scene import LANE, LOGS, TASK, info, key
 
 POLICIES = [
     None,
@@ -38,6 +39,20 @@ RECORDS = "test:shop"
 DEPTHS = f"select depth from queue where name = '{LANE}'"  # noqa: S608 - a constant
 
 any_one = st.integers(0, 10**6)
+any_log = st.sampled_from(LOGS)
+ends = st.builds(
+    OnEnd,
+    any_log,
+    st.sampled_from([DONE_END, FAILED_END, ANY_END]),
+    st.integers(0, 3),
+    st.booleans(),
+)
+appends = st.builds(
+    lambda log, body, uid: Append(log, [NewEntry(body, uid=uid)]),
+    any_log,
+    st.sampled_from([b"1", b"2"]),
+    st.sampled_from([None, None, "u", "m1"]),
+)
 
 
 def answer_summary(answer: Enqueued) -> tuple[bytes, str, int]:
@@ -89,6 +104,11 @@ class Twins(RuleBasedStateMachine):
             for r in records
         }
         assert found == {row.id: row.shown() for row in self.model.rows.values()}
+        for log in LOGS:
+            entries = self.ask(self.store.read_log(log))
+            assert [e.offset for e in entries] == [*range(len(entries))]
+            told = [ModelEntry(*entry[2:]) for entry in entries]
+            assert told == self.model.logs.get(log, [])
         if self.model.bound is not None:
             depths = self.ask(
                 self.store.context.reader.read(lambda db: db.rows(DEPTHS))
@@ -128,6 +148,65 @@ class Twins(RuleBasedStateMachine):
     def enqueue_plain(self, count: int) -> None:
         for _ in range(count):
             self.enqueue(None, "a", b"1", rank=4, delay=0.0)
+
+    @rule(
+        log=any_log,
+        more=st.sampled_from([None, 0, 0, 1, 2]),
+        on_end=st.lists(ends, max_size=3, unique=True),
+        delay=st.sampled_from([0.0, 0.0, 3.0]),
+    )
+    def enqueue_tied(
+        self, log: str, more: int | None, on_end: list[OnEnd], delay: float
+    ) -> None:
+        """A job that waits for a log to grow, or appends to logs, or both."""
+        length = len(self.model.logs.get(log, ()))
+        wait = None if more is None else Wait(log, max(0, length - 1) + more)
+        job = NewJob(self.clock.new_id(), LANE, 4, TASK, b"1", delay_seconds=delay)
+        self.send(job._replace(wait=wait, on_end=tuple(on_end)))
+
+    @rule(append=appends)
+    def append(self, append: Append) -> None:
+        told = self.ask(self.store.commit(Effects(appends=[append])))
+        assert told.conflict is None
+        (entry,) = append.entries
+        new = ModelEntry(entry.tag, None, None, entry.uid, entry.body)
+        self.model.append(append.log, new)
+        self.agree()
+
+    @rule()
+    def settle(self) -> None:
+        assert self.ask(self.store.settle(1000)) == (0, None)
+        self.agree()
+
+    @precondition(lambda self: self.claims)
+    @rule(back=st.integers(1, 4), append=appends, version=st.sampled_from([None, 0]))
+    def end_with_effects(self, back: int, append: Append, version: int | None) -> None:
+        """Done, with a record and an entry; or refused whole."""
+        worker, job_id, claim_no = self.claims[-back % len(self.claims)]
+        put = Put(RECORDS, "z", b"1", if_version=version)
+        effects = Effects(puts=[put], appends=[append])
+        kind = OutcomeKind.DONE
+        word = Outcome(job_id, claim_no, kind, result=RESULT, effects=effects)
+        refused = self.ask(self.store.exchange(worker, [word], (), 0)).rejected
+        taken = self.model.end(worker, job_id, claim_no, kind, 0.0, effects)
+        assert [r.id for r in refused] == ([] if taken else [job_id])
+        (record,) = self.ask(self.store.records(RECORDS, ["z"])) or [None]
+        if taken:
+            assert record is not None
+            self.model.put(put, record.version)
+        standing = self.model.record("z")
+        known = None if standing is None else standing.version
+        assert known == (None if record is None else record.version)
+        self.agree()
+
+    @precondition(lambda self: self.model.rows)
+    @rule(n=any_one)
+    def cancel_quietly(self, n: int) -> None:
+        ids = list(self.model.rows)
+        job_id = ids[n % len(ids)]
+        self.ask(self.store.act([job_id], CancelJobs(is_quiet=True)))
+        self.model.cancel(job_id, is_quiet=True)
+        self.agree()
 
     @precondition(lambda self: self.sent)
     @rule(n=any_one)
@@ -206,6 +285,7 @@ class Twins(RuleBasedStateMachine):
             kind,
             delay_seconds=delay,
             reason="x",
+            result=RESULT if kind is OutcomeKind.DONE else None,
             killed_process=kind is OutcomeKind.LOST,
         )
         refused = self.ask(self.store.exchange(worker, [word], (), 0)).rejected
@@ -265,8 +345,13 @@ class Twins(RuleBasedStateMachine):
     def act_on_many(self, verb: Any, limit: int) -> None:
         """Counted, then in steps; the dead in the order in which they died."""
         states = (SCHEDULED, READY) if verb == "cancel" else (DEAD,)
+        if verb == "cancel" and any(
+            row.state == BLOCKED for row in self.model.rows.values()
+        ):
+            return  # an end may let it go before a later step looks
         meant = [row for row in self.model.rows.values() if row.state in states]
-        meant.sort(key=lambda row: (row.finished_at, row.place))
+        # One state after the other: entries of logs are compared in order.
+        meant.sort(key=lambda row: (row.state, row.finished_at, row.place))
         query = Query(lane=LANE, states=states)
         counted = self.ask(self.store.count(query))
         assert counted.jobs == len(meant)

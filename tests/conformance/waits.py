@@ -165,8 +165,9 @@ async def a_bound_counts_blocked_jobs_and_lets_them_in(scene: Scene) -> None:
     assert (await scene.store.commit(Effects([scene.job(wait=FIRST)]))).conflict is None
     await scene.store.commit(append(b"x"))
     assert (await scene.send()).full == Full(LANE, 6, 2)
+    assert (await scene.send(wait=FIRST)).created  # its wait is over already
     worker = await scene.worker()
-    assert len(await scene.claim(worker, 9)) == 6
+    assert len(await scene.claim(worker, 9)) == 7
     assert (await scene.send()).full is None
     await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
     full = (await scene.send(wait=FIRST)).full
@@ -265,6 +266,23 @@ async def a_wait_can_be_extended(scene: Scene) -> None:
     for state in (BLOCKED, BLOCKED, READY):
         await scene.store.commit(append(b"x"))
         assert set((await scene.store.states(ids)).values()) == {state}
+
+
+@chapter.promise()
+async def an_outcome_extends_a_wait_before_its_own_entry(scene: Scene) -> None:
+    """The waiter does not start in between; the same outcome sent again is `stored`."""
+    waiter = await scene.add(wait=FIRST)
+    worker, claim = await scene.running(on_end=(OnEnd(LOG),))
+    done = outcome(claim)._replace(effects=Effects(extends=[Extend(waiter, 1)]))
+    assert (await scene.exchange(worker, [done], 0)).rejected == []
+    assert await scene.state(waiter) == BLOCKED
+    await scene.store.commit(append(b"x"))
+    await scene.settle()
+    assert await scene.state(waiter) == READY
+    again = (await scene.exchange(worker, [done], 0)).rejected
+    assert [(refused.already_stored, refused.conflict) for refused in again] == [
+        (True, None)
+    ]
 
 
 @chapter.promise()

@@ -100,6 +100,17 @@ def test_cpu_time_of_the_server(postgres: PostgresServer, tmp_path: Path) -> Non
     assert schemas(postgres) == 0
 
 
+def test_plans_beside_jobs(postgres: PostgresServer, tmp_path: Path) -> None:
+    flags = ["--scenario", "plans", "--seconds", "0.2", "--json"]
+    process = bench(tmp_path, postgres.url(), *flags)
+    printed, error = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 0, printed + error
+    figures = json.loads(printed)
+    assert figures["chains_per_s"] > 0
+    assert figures["chords_per_s"] > 0
+    assert schemas(postgres) == 0
+
+
 def test_the_postmaster_is_found(postgres: PostgresServer) -> None:
     assert asyncio.run(PostgresBenchTarget(postgres.url()).postmaster()) == postgres.pid
     by_tcp = PostgresBenchTarget(postgres.url(password=PASSWORD))

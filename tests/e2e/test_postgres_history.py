@@ -40,7 +40,7 @@ grant select, insert, update, delete on all tables in schema durio to durio_work
 grant usage on all sequences in schema durio to durio_worker
 """
 # Who runs once in a while may look through a small table.
-SCANS = {"read_partitions"}
+SCANS = {"read_partitions", "find_old_workers"}  # few rows, asked once for each App
 CAPABILITIES = ("exchange", "finish", "lease", "upkeep", "prune")
 
 

@@ -372,7 +372,13 @@ def test_a_command_line_tells_what_was_not_done(
         sent = await say("dead", "retry", "--all", "--yes")
         assert sent == f"1 dead letter run again{tail} or its key\n"
         sent = await ask("dead", "retry", "--all", "--yes")
-        assert sent == {"counted": 1, "done": 0, "held": 1, "dry_run": False}
+        assert sent == {
+            "counted": 1,
+            "done": 0,
+            "held": 1,
+            "alone": 0,
+            "dry_run": False,
+        }
 
         await scene.caller.execute("rollback")
         purged = await say("queues", "purge", queue, "--yes")

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from durio import App
+from durio.client.bulk import BulkStep
 from durio.errors import StoreUnavailable
 from durio.model.job import CANCELLED, READY, RUNNING, SCHEDULED, NewJob
 from durio.model.keys import KeyPolicy, debounce, key_claim, while_waiting
@@ -176,12 +177,12 @@ def test_a_bulk_cancel_meets_again_what_was_held_for_a_moment(
         mark = (await hand.count(query)).mark
         await scene.caller.fetch(HOLD, UUID(bytes=held))
         steps = bulk_steps(hand, query, CancelJobs(), mark)
-        assert await anext(steps) == (2, 0)
+        assert await anext(steps) == BulkStep(2, 0)
         await scene.caller.execute("rollback")
         if then == RUNNING:
             told = await other.exchange(worker, [], [Lane(LANE, 9)], 9)
             assert [claim.id for claim in told.claims] == [held]
-        assert [step async for step in steps] == [(1, 0)]
+        assert [step async for step in steps] == [BulkStep(1)]
         assert await scene.cancels(query, mark) == 0
         after = CANCELLED if then == READY else RUNNING
         assert await other.states([held]) == {held: after}

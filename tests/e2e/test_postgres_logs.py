@@ -361,3 +361,74 @@ def test_a_job_of_a_caller_waits_for_a_log_that_grows(grounds: ScratchSchema) ->
             assert (await one.states([blocked.id]))[blocked.id] == READY
 
     asyncio.run(main())
+
+
+# --- deferred entries are read from a transaction on
+
+DEFER = "insert into durio.deferred (log, tag, body) values (%s, 1, %s)"
+SPEND = "select pg_current_xact_id()"  # a transaction of its own, when committed
+READ_MARKS = (
+    "select xid from durio.deferred_from union all select deferred_from from durio.log"
+)
+MOVE_MARKS = """
+update durio.deferred_from set xid = '9000000000000000';
+update durio.log set deferred_from = '9000000000000000'
+"""
+
+
+def test_entries_of_an_older_transaction_that_commits_later(
+    grounds: ScratchSchema,
+) -> None:
+    """Later transactions were read before, and their rows are not read again."""
+
+    async def main() -> None:
+        async with opened(grounds, 1) as (store,):
+            dsn = store.context.location.dsn
+            async with (
+                await psycopg.AsyncConnection.connect(dsn) as late,
+                await psycopg.AsyncConnection.connect(dsn, autocommit=True) as quick,
+            ):
+                await late.execute(DEFER, [LOG, b"late"])
+                for n in range(150):
+                    await quick.execute(DEFER, [LOG, b"%d" % n])
+                await settle(store)
+                assert len(await whole(store)) == 150
+                await late.commit()
+                await settle(store)
+                assert [entry.body for entry in await whole(store)][150:] == [b"late"]
+                for _ in range(150):
+                    await quick.execute(SPEND)
+                await settle(store)
+                marks = [
+                    mark
+                    for (mark,) in await (await quick.execute(READ_MARKS)).fetchall()
+                ]
+                assert min(map(int, marks)) > 0, "old rows would be read again"
+
+    asyncio.run(main())
+
+
+def test_marks_of_another_server_are_not_used(grounds: ScratchSchema) -> None:
+    """A restored copy has entries of transactions with lower numbers than its marks."""
+
+    async def main() -> None:
+        async with opened(grounds, 1) as (store,):
+            await store.commit(append(b"0"))
+            dsn = store.context.location.dsn
+            async with await psycopg.AsyncConnection.connect(
+                dsn, autocommit=True
+            ) as other:
+                await other.execute(
+                    "insert into durio.deferred_from select '0' "
+                    "where not exists (select 1 from durio.deferred_from)"
+                )
+                await other.execute(MOVE_MARKS)
+                await other.execute(DEFER, [LOG, b"1"])
+                await store.commit(append(b"2"))
+                assert [e.body for e in await whole(store)] == [b"0", b"1", b"2"]
+                await other.execute(MOVE_MARKS)
+                await other.execute(DEFER, [LOG, b"3"])
+                await settle(store)
+                assert len(await whole(store)) == 4
+
+    asyncio.run(main())

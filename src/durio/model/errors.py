@@ -194,6 +194,12 @@ class SpawnFull(OperatingError):
     code = "spawn_full"
 
 
+class WorkersTooOld(OperatingError):
+    """Workers of an older version run, which would ignore plans."""
+
+    code = "workers_too_old"
+
+
 class QueueFull(OperatingError):
     """The queue had no room for as long as the enqueue waited.
 

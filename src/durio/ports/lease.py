@@ -73,6 +73,17 @@ class Lease(Protocol):
         """
         ...
 
+    async def require_protocol(
+        self, namespace: str, protocol: int, *, only_look: bool = False
+    ) -> list[str]:
+        """Let only workers with at least this protocol run the jobs of a namespace.
+
+        From then on no other worker can register or renew. If such workers are alive,
+        nothing is changed, and their names are returned. Workers of this code have
+        protocol 1: the ties of jobs to logs. With `only_look` nothing is written.
+        """
+        ...
+
     async def leave(self, worker: int) -> None:
         """End the lease; the worker's jobs go back to their queues without counting a loss."""
         ...

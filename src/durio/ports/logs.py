@@ -40,6 +40,15 @@ class Logs(Protocol):
         """
         ...
 
+    async def read_logs(
+        self, logs: Sequence[str], *, limit: int
+    ) -> dict[str, list[Entry]]:
+        """Return the first `limit` entries of each of several logs, as `read_log`.
+
+        Logs without entries are left out.
+        """
+        ...
+
     async def log_lengths(self, logs: Sequence[str]) -> dict[str, int]:
         """Return how many entries each log ever got; logs that do not exist are left out."""
         ...

@@ -3,9 +3,10 @@
 All calls are idempotent, and each does a limited amount of work.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from durio.model.outcome import RescuedJob
+from durio.model.outcome import KeepRule, RescuedJob
 
 
 class Promoted(NamedTuple):
@@ -76,6 +77,13 @@ class Upkeep(Protocol):
 
         Ends of jobs do this themselves, each for at most 1,000 jobs; this goes on with the
         rest. It also appends entries that could not be appended at once.
+        """
+        ...
+
+    async def keep_done(self, ids: Sequence[bytes], keep: KeepRule | None) -> None:
+        """Let done jobs be deleted by this retention from now on; None: the common one.
+
+        Other jobs are left as they are.
         """
         ...
 

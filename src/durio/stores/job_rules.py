@@ -57,9 +57,11 @@ def raise_if_rejected(rejected: Sequence[Rejected]) -> None:
 def retention_of(opts: bytes | None) -> KeepRule | None:
     """Return the job's own retention; None if it sets none."""
     try:
-        kept = row_options(opts).keep
+        options = row_options(opts)
     except InvalidOption:
         return None  # damaged options: use the default retention
+    # A leader looks for the record of a cancelled node of a plan.
+    kept = options.keep if options.plan is None else None
     return None if kept is None else KeepRule(*kept)
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from durio.client.bulk import BulkStep
 from durio.model.job import CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.model.keys import key_claim, window
 from durio.model.outcome import Outcome, OutcomeKind
@@ -177,7 +178,7 @@ def test_a_step_judges_again_what_it_found() -> None:
         done = await run_bulk(store, query, CancelJobs(), counted.mark)
         store.context.reader = reader
         assert writer is store.context.writer
-        assert done == (1, 0)
+        assert done == BulkStep(1)
         states = await store.states([job.id for job in jobs])
         assert [states[job.id] for job in jobs] == [RUNNING, CANCELLED, CANCELLED]
         (line,) = await store.audit("shop", limit=9)

@@ -122,6 +122,8 @@ class PostgresContext:
     live_events: PostgresLiveEvents
     # Lanes whose row this process has seen or created: an enqueue need not create it.
     known_lanes: set[str] = field(default_factory=set[str])
+    # By namespace: what its workers must know, as far as this process has asked.
+    protocols: dict[str, int] = field(default_factory=dict[str, int])
     # Lanes that were guarded at the last enqueue: a hint for which statement to send.
     guarded_lanes: set[str] = field(default_factory=set[str])
     # Whether writes run in a caller's transaction: see caller_transaction.py.

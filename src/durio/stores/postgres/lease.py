@@ -33,6 +33,10 @@ FIND_HELD = statement("find_held_jobs")
 READ_HELD = statement("lock_held_jobs")
 DELETE_WORKERS = statement("delete_worker")
 TAKE_LEASE = statement("take_lease")
+FIND_OLD_WORKERS = statement("find_old_workers")
+LOCK_REGISTRATIONS = statement("lock_registrations")
+READ_PROTOCOL = statement("read_protocol")
+REQUIRE_PROTOCOL = statement("require_protocol")
 
 
 class PostgresLease(PostgresCapability):
@@ -66,6 +70,30 @@ class PostgresLease(PostgresCapability):
         return await context.connections.write(
             lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json)
         )
+
+    async def require_protocol(
+        self, namespace: str, protocol: int, *, only_look: bool = False
+    ) -> list[str]:
+        known = self.context.protocols
+        if known.get(namespace, 0) >= protocol:
+            return []
+        now = self.context.process.lease_time.now()
+
+        async def work(tx: PostgresTransaction) -> list[str]:
+            rows = await tx.rows(READ_PROTOCOL, namespace)
+            if rows and rows[0][0] >= protocol:
+                return []
+            if not only_look:
+                await tx.rows(LOCK_REGISTRATIONS)
+            found = await tx.rows(FIND_OLD_WORKERS, namespace, protocol, now)
+            if not found and not only_look:
+                await tx.rows(REQUIRE_PROTOCOL, namespace, protocol)
+            return [name for (name,) in found]
+
+        old = await self.context.connections.write(work)
+        if not old and not only_look:
+            known[namespace] = protocol  # a store never requires less again
+        return old
 
     async def leave(self, worker: int) -> None:
         context = self.context

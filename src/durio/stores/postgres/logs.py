@@ -40,6 +40,7 @@ DEFER_ENTRIES = statement("defer_entries")
 SETTLE_LOGS = statement("settle_logs")
 READ_LENGTHS = statement("read_length")
 READ_ENTRIES = statement("read_entries")
+READ_LOGS = statement("read_logs")
 TRIM_LOG = statement("trim_log")
 LOCK_LOGS = statement("lock_logs")
 DROP_LOGS = statement("drop_log")
@@ -99,6 +100,15 @@ class PostgresLogs(PostgresCapability):
         read = self.context.connections.read
         rows = await read(READ_ENTRIES, log, start, max(0, limit))
         return [Entry(*row) for row in rows]
+
+    async def read_logs(
+        self, logs: Sequence[str], *, limit: int
+    ) -> dict[str, list[Entry]]:
+        named = sorted({log for log in logs if is_storable(log)})
+        found: dict[str, list[Entry]] = {}
+        for log, *row in await self.context.connections.read(READ_LOGS, named, limit):
+            found.setdefault(log, []).append(Entry(*row))
+        return found
 
     async def log_lengths(self, logs: Sequence[str]) -> dict[str, int]:
         named = [log for log in logs if is_storable(log)]

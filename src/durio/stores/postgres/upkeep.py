@@ -10,7 +10,7 @@ from math import inf
 
 from durio.model.job import READY, attempt_number
 from durio.model.names import namespace_span
-from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
     ExpiredLeases,
@@ -48,6 +48,7 @@ from durio.stores.postgres.vacuum import vacuum_tables
 PROMOTE = statement("promote_due_jobs")
 ANYWHERE = ""  # stands for all lanes
 NEXT_DUE = statement("next_due_anywhere")
+KEEP_DONE = statement("keep_done")
 FIND_LOST = statement("find_lost_workers")
 FIND_LOCAL = statement("find_local_workers")
 FIND_ORPHANS = statement("find_orphaned_jobs")
@@ -83,6 +84,16 @@ class PostgresUpkeep(PostgresCapability):
                 return await context.connections.write(
                     lambda tx: rescue_expired(tx, context, namespace, limit)
                 )
+
+    async def keep_done(self, ids: Sequence[bytes], keep: KeepRule | None) -> None:
+        retention = self.context.retention
+
+        async def work(tx: PostgresTransaction) -> None:
+            seconds, count, bucket = keep or KeepRule(retention.done_seconds)
+            kept = (await tx.now() + seconds, None if count is None else bucket, count)
+            await tx.rows(KEEP_DONE, sorted(ids), *kept)
+
+        await self.context.connections.write(work)
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         context = self.context

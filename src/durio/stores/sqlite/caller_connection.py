@@ -306,8 +306,11 @@ class SqlalchemyCallerConnection(SqliteCallerConnection):
         return self._run(sql, tuple(values))
 
     def changed_by_many(self, sql: str, many: Iterable[Values]) -> int:
+        rows = [tuple(values) for values in many]
+        if not rows:  # SQLAlchemy would run the statement once, without values
+            return 0
         before = self.value("select total_changes()")
-        self._run(sql, [tuple(values) for values in many])
+        self._run(sql, rows)
         return self.value("select total_changes()") - before
 
     def begin(self) -> bool:

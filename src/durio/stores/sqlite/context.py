@@ -29,6 +29,8 @@ class SqliteContext:
     synchronous: str = "full"
     # By worker: `data_version` at its last renewal or `is_contested`, see lease.py.
     renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
+    # By namespace: what its workers must know, as far as this process has asked.
+    protocols: dict[str, int] = field(default_factory=dict[str, int])
     openers: int = 0  # calls of `open` that have opened it or still wait for it
     path: str | None = None  # None: in memory
     inode: Inode | None = None

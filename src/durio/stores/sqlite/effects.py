@@ -9,7 +9,7 @@ from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.stores.commit_rules import check_jobs
 from durio.stores.sqlite.bounds import forget_guards
 from durio.stores.sqlite.enqueue import insert_into_full
-from durio.stores.sqlite.logs import extend_wait, write_appends
+from durio.stores.sqlite.logs import extend_waits, write_appends
 from durio.stores.sqlite.records import check_versions, write_puts
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -35,8 +35,7 @@ def write_effects(tx: SqliteTransaction, effects: Effects) -> None:
 
 def write_log_effects(tx: SqliteTransaction, effects: Effects) -> None:
     """Extend waits before entries are appended that might end them."""
-    for extend in effects.extends:
-        extend_wait(tx, extend)
+    extend_waits(tx, effects.extends)
     write_appends(tx, effects.appends)
 
 

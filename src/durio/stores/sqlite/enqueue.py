@@ -252,11 +252,14 @@ def insert_tied(tx: SqliteTransaction, job: NewJob, row: list[Any], ties: str) -
         row[STATE], row[RUN_AT] = BLOCKED, job.run_at
     if not tx.db.changed_by_many(INSERT_TIED_JOB, ((*row, ties),)):
         return False
-    if wait is None:
+    if wait is not None:
+        tx.db.rows(INSERT_WAIT, (job.id, *wait, job.delay_seconds, job.lane))
+    if job.wait is None:
         enter_lane(tx, job.lane)
     else:
-        tx.db.rows(INSERT_WAIT, (job.id, *wait, job.delay_seconds, job.lane))
-        enter_lane_blocked(tx, job.lane)
+        enter_lane_blocked(
+            tx, job.lane
+        )  # no bound refuses it, also if it need not wait
     return True
 
 

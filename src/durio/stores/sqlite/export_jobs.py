@@ -43,7 +43,7 @@ FIND_REGISTERED_WORKERS = statement("find_registered_workers")
 FIND_NAMESPACES = statement("find_namespaces")
 COUNT_ACTIVE_WORKERS = statement("count_active_workers")
 COUNT_ALL_JOBS = statement("count_all_jobs")
-COUNT_BLOCKED_JOBS = statement("count_blocked_jobs")
+COUNT_TIED_JOBS = statement("count_tied_jobs")
 MEASURE_NEXT_JOBS = statement("measure_next_jobs")
 EXPORT_JOBS = statement("export_jobs")
 EXPORT_KEYS = statement("export_keys")
@@ -92,6 +92,9 @@ class SqliteExportJobs:
     async def active_workers(self) -> ActiveWorkers:
         return await self._context.reader.read(count_active_workers)
 
+    async def check(self) -> None:
+        await self._context.reader.read(refuse_tied_jobs)
+
     # --- moving
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
@@ -103,9 +106,10 @@ class SqliteExportJobs:
         def work(tx: SqliteTransaction) -> MoveMark:
             standing = read_mark(tx.db)
             if standing is None:
-                refuse_blocked_jobs(tx.db)
+                refuse_tied_jobs(tx.db)
                 write_mark(tx, mark)
                 refuse_changes(tx.db, "worker", "after insert", mark.to)
+                refuse_changes(tx.db, "waits", "after insert", mark.to)  # new plans
                 audit_every_app(tx, by, f"to {mark.to}: drain")
             for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
                 command = id_text(self._context.clock.new_id())
@@ -181,14 +185,19 @@ class SqliteExportJobs:
         await self._context.writer.write(work)
 
 
-def refuse_blocked_jobs(db: Database) -> None:
-    """Refuse to move plans that have not ended: their logs stay behind."""
-    blocked = db.value(COUNT_BLOCKED_JOBS)
-    if blocked:
+def refuse_tied_jobs(db: Database) -> None:
+    """Refuse to move plans that have not ended well: their logs would stay behind.
+
+    A failed or cancelled plan could not be retried. A plan that is done needs no logs.
+    """
+    tied = db.value(COUNT_TIED_JOBS)
+    if tied:
         raise OperatingError(
-            f"{counted(blocked, 'job')} cannot be moved: they wait for other jobs of "
-            "their plans",
-            cure="Wait until the plans have ended, or cancel them; then move.",
+            f"{counted(tied, 'job')} of plans cannot be moved: a move does not carry "
+            "plans that are not done",
+            cure="See `durio plans ls`. Let them end, and retry failed ones; then move.\n"
+            "Jobs of plans that you give up: durio dead discard, and wait until cancelled "
+            "ones are past their retention.",
         )
 
 

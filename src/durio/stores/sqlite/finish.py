@@ -23,7 +23,7 @@ from durio.ports.exchange import Rejected
 from durio.stores.sqlite.effects import with_effects
 from durio.stores.sqlite.exit import keeps_nothing, leave_running
 from durio.stores.sqlite.keys import free_at_end, free_for_good
-from durio.stores.sqlite.logs import append_ends
+from durio.stores.sqlite.logs import append_ends, extend_waits
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -110,8 +110,20 @@ def record_done(
     if len(plain) == len(done):
         return []
     quick = {o.id for o in plain}
-    slow = [o for o in done if o.id not in quick]
-    return [o for o in slow if not finish_one(tx, worker, o, conflicts)]
+    refused: list[Outcome] = []
+    ended: list[EndedJob] = []
+    for outcome in done:
+        if outcome.id in quick:
+            continue
+        if outcome.effects is not None:
+            is_taken = finish_with_effects(tx, worker, outcome, conflicts)
+        else:
+            tx.special.discard(outcome.id)
+            is_taken = write_done(tx, worker, outcome, ended)
+        if not is_taken:
+            refused.append(outcome)
+    append_ends(tx, ended)
+    return refused
 
 
 def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
@@ -151,21 +163,31 @@ def packed(outcomes: Sequence[Outcome]) -> str:
     return msgspec.json.encode(results).decode()
 
 
-def finish_one(
+def finish_with_effects(
     tx: SqliteTransaction, worker: int, outcome: Outcome, conflicts: OutcomeConflicts
 ) -> bool:
-    """Finish one job, with its key, ties and effects; return False if it was refused."""
+    """Finish one job together with its effects; return False if it was refused."""
     tx.special.discard(outcome.id)
     found: list[Conflict] = []
-    taken = with_effects(
-        tx, outcome.effects, lambda: write_done(tx, worker, outcome), found
-    )
+
+    def finish() -> bool:
+        ended: list[EndedJob] = []
+        is_taken = write_done(tx, worker, outcome, ended)
+        append_ends(tx, ended)
+        return is_taken
+
+    # `write_done` extends waits: after the entries of this job they might be over.
+    effects = outcome.effects and outcome.effects._replace(extends=())
+    taken = with_effects(tx, effects, finish, found)
     if found:
         conflicts[outcome.id] = found[0]
     return bool(taken)
 
 
-def write_done(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
+def write_done(
+    tx: SqliteTransaction, worker: int, outcome: Outcome, ended: list[EndedJob]
+) -> bool:
+    """Finish one job and free its key; collect it in `ended` if it has ties."""
     fence = (outcome.id, outcome.claim_no, worker)
     if keeps_nothing(outcome.keep):
         rows = tx.db.rows(FINISH_WITHOUT_TRACE, fence)
@@ -175,6 +197,8 @@ def write_done(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
         ends = (tx.now, outcome.result, until, tx.now + seconds)
         kept = (None if count is None else bucket, count)
         rows = tx.db.rows(FINISH_DONE, (*fence, *ends, *kept))
+    if rows and outcome.effects is not None:
+        extend_waits(tx, outcome.effects.extends)
     for job_id, key, mode, ties in rows:
         if key is not None:
             if keeps_nothing(outcome.keep):
@@ -183,7 +207,7 @@ def write_done(tx: SqliteTransaction, worker: int, outcome: Outcome) -> bool:
                 free_at_end(tx, job_id, key, mode, DONE)
         if ties is not None and not outcome.is_quiet:
             body = entry_body(DONE, outcome.result, None)
-            append_ends(tx, (EndedJob(job_id, DONE, ties, body),))
+            ended.append(EndedJob(job_id, DONE, ties, body))
     return bool(rows)
 
 

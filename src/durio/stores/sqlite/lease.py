@@ -33,6 +33,8 @@ FIND_PAUSED_LANES = statement("find_paused_lanes")
 DELETE_WORKER = statement("delete_worker")
 FIND_HELD_JOBS = statement("find_held_jobs")
 TAKE_LEASE = statement("take_lease")
+FIND_OLD_WORKERS = statement("find_old_workers")
+REQUIRE_PROTOCOL = statement("require_protocol")
 
 NO_LIMIT = -1  # SQLite's value for no limit
 PEEK_SECONDS = 0.01
@@ -59,6 +61,31 @@ class SqliteLease(SqliteCapability):
             lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json),
             urgent=True,
         )
+
+    async def require_protocol(
+        self, namespace: str, protocol: int, *, only_look: bool = False
+    ) -> list[str]:
+        known = self.context.protocols
+        if known.get(namespace, 0) >= protocol:
+            return []
+        clock = self.context.clock
+
+        def look(db: Database) -> list[str]:
+            found = (namespace, protocol, clock.boot_id(), clock.monotonic())
+            return [name for (name,) in db.rows(FIND_OLD_WORKERS, found)]
+
+        def work(tx: SqliteTransaction) -> list[str]:
+            old = look(tx.db)
+            if not old:
+                tx.db.rows(REQUIRE_PROTOCOL, (namespace, protocol))
+            return old
+
+        if only_look:
+            return await self.context.reader.read(look)
+        old = await self.context.writer.write(work)
+        if not old:
+            known[namespace] = protocol  # a store never requires less again
+        return old
 
     async def leave(self, worker: int) -> None:
         context = self.context

@@ -5,7 +5,7 @@ may end it. Every end calls `append_ends` in its own transaction.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
@@ -64,6 +64,19 @@ class SqliteLogs(SqliteCapability):
         )
         return [Entry(*row) for row in rows]
 
+    async def read_logs(
+        self, logs: Sequence[str], *, limit: int
+    ) -> dict[str, list[Entry]]:
+        named = [log for log in logs if is_storable(log)]
+
+        def look(db: Database) -> dict[str, list[Entry]]:
+            found = {log: db.rows(READ_ENTRIES, (log, 0, limit)) for log in named}
+            return {
+                log: [Entry(*r) for r in rows] for log, rows in found.items() if rows
+            }
+
+        return await self.context.reader.read(look)
+
     async def log_lengths(self, logs: Sequence[str]) -> dict[str, int]:
         named = [log for log in logs if is_storable(log)]
 
@@ -104,17 +117,21 @@ class SqliteLogs(SqliteCapability):
 def append_ends(tx: SqliteTransaction, ended: Iterable[EndedJob]) -> None:
     """Append what these jobs have for their final state.
 
-    A job that may be retried keeps the rest.
+    A job that may be retried keeps the rest; a done job needs no ties any more.
     """
     entries: dict[str, list[EntryRow]] = {}
+    changed: list[tuple[bytes, str | None]] = []
     for job_id, state, text, body in ended:
         due, kept = entries_at_end(load_ties(text), state)
         for end in due:
             entries.setdefault(end.log, []).append(
                 EntryRow(end.tag, state, job_id, entry_uid(end), body)
             )
-        if state != DONE and any(end.when & DONE_END for end in due):
-            tx.db.rows(WRITE_TIES, (job_id, dump_ties(kept)))
+        if state == DONE:
+            changed.append((job_id, None))
+        elif any(end.when & DONE_END for end in due):
+            changed.append((job_id, dump_ties(kept)))
+    tx.db.changed_by_many(WRITE_TIES, changed)
     append_rows(tx, entries)
 
 
@@ -135,16 +152,15 @@ def write_appends(tx: SqliteTransaction, appends: Sequence[Append]) -> None:
 def append_rows(tx: SqliteTransaction, entries: dict[str, list[EntryRow]]) -> None:
     """Append to each log, then let jobs go that have waited for that."""
     lengths: dict[str, int] = {}
+    values: list[tuple[Any, ...]] = []
     for log, rows in entries.items():
         new = without_repeats(tx, log, rows)
         if not new:
             continue
         length = lengths[log] = tx.db.value(EXTEND_LOG, (log, len(new)))
         first = length - len(new)
-        tx.db.changed_by_many(
-            APPEND_ENTRY,
-            [(log, first + n, tx.now, *row) for n, row in enumerate(new)],
-        )
+        values += [(log, first + n, tx.now, *row) for n, row in enumerate(new)]
+    tx.db.changed_by_many(APPEND_ENTRY, values)
     unblock_waiters(tx, lengths)
 
 
@@ -177,28 +193,31 @@ def unblock_waiters(
     tx: SqliteTransaction, lengths: dict[str, int], limit: int = UNBLOCKED_MAX
 ) -> int:
     """Let jobs go whose wait is over, `limit` in all, and mark the logs of the others."""
-    room = limit
+    freed: list[tuple[Any, ...]] = []
     for log, length in sorted(lengths.items()):
+        room = limit - len(freed)
         waiters = tx.db.rows(FIND_WAITERS, (log, length, room + 1))
         if len(waiters) > room:
             tx.db.rows(MARK_LOG, (log, 1))
             tx.has_marked_logs = True
             del waiters[room:]
-        room -= len(waiters)
-        for seq, lane, run_at, delay in waiters:
-            unblock(tx, seq, lane, run_at, delay)
-    return limit - room
+        freed += waiters
+    unblock(tx, freed)
+    return len(freed)
 
 
-def unblock(
-    tx: SqliteTransaction, seq: int, lane: str, run_at: float | None, delay: float
-) -> None:
-    """End a wait: the job is ready, or scheduled for the later of its two times."""
-    due = max(run_at or 0.0, tx.now + delay)
-    state = READY if due <= tx.now else SCHEDULED
-    tx.db.rows(END_WAIT, (seq,))
-    tx.db.rows(UNBLOCK_JOB, (seq, state, due))
-    tx.wake(lane)
+def unblock(tx: SqliteTransaction, waiters: Sequence[tuple[Any, ...]]) -> None:
+    """End waits: a job is ready, or scheduled for the later of its two times."""
+    if not waiters:
+        return
+    changes: list[tuple[int, int, float]] = []
+    for seq, _, run_at, delay in waiters:
+        due = max(run_at or 0.0, tx.now + delay)
+        changes.append((seq, READY if due <= tx.now else SCHEDULED, due))
+    tx.db.changed_by_many(END_WAIT, [(seq,) for seq, *_ in waiters])
+    tx.db.changed_by_many(UNBLOCK_JOB, changes)
+    for lane in dict.fromkeys(lane for _, lane, *_ in waiters):
+        tx.wake(lane)
 
 
 def settle(tx: SqliteTransaction, limit: int) -> Settled:
@@ -212,6 +231,11 @@ def settle(tx: SqliteTransaction, limit: int) -> Settled:
 
 
 # --- effects
+
+
+def extend_waits(tx: SqliteTransaction, extends: Iterable[Extend]) -> None:
+    for extend in extends:
+        extend_wait(tx, extend)
 
 
 def extend_wait(tx: SqliteTransaction, extend: Extend) -> None:

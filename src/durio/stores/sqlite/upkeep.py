@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from durio.model.job import attempt_number
 from durio.model.names import namespace_span
-from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
+from durio.model.outcome import KeepRule, Outcome, OutcomeKind, RescuedJob
 from durio.ports.upkeep import (
     DeadOnThisHost,
     ExpiredLeases,
@@ -40,6 +40,7 @@ MARK_RESCUED = statement("mark_rescued")
 FIND_HELD_JOBS = statement("find_held_jobs")
 FIND_ORPHANED_JOBS = statement("find_orphaned_jobs")
 DELETE_WORKER = statement("delete_worker")
+KEEP_DONE = statement("keep_done")
 PRUNE_AGED = statement("prune_aged")
 PRUNE_DEAD = statement("prune_dead")
 NEXT_BUCKET = statement("next_bucket")
@@ -67,6 +68,14 @@ class SqliteUpkeep(SqliteCapability):
                 )
             case ExpiredLeases(namespace):
                 return await rescue_expired(context, namespace, limit)
+
+    async def keep_done(self, ids: Sequence[bytes], keep: KeepRule | None) -> None:
+        def work(tx: SqliteTransaction) -> None:
+            seconds, count, bucket = keep or KeepRule(tx.retention.done_seconds)
+            kept = (tx.now + seconds, None if count is None else bucket, count)
+            tx.db.changed_by_many(KEEP_DONE, [(job_id, *kept) for job_id in ids])
+
+        await self.context.writer.write(work, rows=len(ids))
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         return await self.context.writer.write(

@@ -15,6 +15,7 @@ create table {schema}.log (
   name text collate "C" primary key,
   length int8 not null default 0,           -- the offset of the next entry
   has_more bool not null default false,     -- jobs are left whose wait is over; `settle` goes on
+  deferred_from xid8 not null default '0',  -- older transactions have no row left in `deferred`
   expires_at float8
 ) with (fillfactor = 50);
 
@@ -47,9 +48,12 @@ create table {schema}.waits (
 
 -- Appends that found the head of their log locked, or that came in a transaction which may be
 -- long: the next transaction that locks the head appends them. Without a tag there is no
--- entry: only jobs whose wait may be over.
+-- entry: only jobs whose wait may be over. Rows are read from a transaction on, so that dead
+-- versions, which stay while an old snapshot is open, are not read again: every transaction
+-- that is older than the oldest running one has ended, and its rows were visible.
 create table {schema}.deferred (
   log text collate "C" not null,
+  xid xid8 not null default pg_current_xact_id(),
   seq int8 generated always as identity,
   tag int8,
   ttl float8,                               -- seconds until the log expires
@@ -57,8 +61,15 @@ create table {schema}.deferred (
   job uuid,
   uid text collate "C",
   body bytea,
-  primary key (log, seq)
+  primary key (log, xid, seq)
 );
+
+create index deferred_xid on {schema}.deferred (xid);
+
+-- One row: older transactions have no row left in `deferred`, of any log.
+create table {schema}.deferred_from (xid xid8 not null);
+
+insert into {schema}.deferred_from (xid) values ('0');
 
 alter table {schema}.log set (autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
@@ -66,6 +77,12 @@ alter table {schema}.waits set (autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 alter table {schema}.deferred set (autovacuum_vacuum_scale_factor = 0,
   autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- A stored transaction to read from; all of them if it is of another server: a restored copy
+-- of the database.
+create function {schema}.read_from_1(mark xid8) returns xid8 language sql stable as $$
+  select case when mark <= pg_snapshot_xmin(pg_current_snapshot()) then mark else '0'::xid8 end
+$$;
 
 -- Creates missing heads and locks them; returns the names of those that it has locked. All
 -- heads are created before one is locked, so that a transaction which has locked a head waits
@@ -88,11 +105,13 @@ begin
   end if;
   -- A row that is deferred while this statement runs is found later, by who deferred it.
   select array_agg(h.name), bool_or((
-    select 1 from {schema}.deferred as d where d.log = h.name limit 1
+    select 1 from {schema}.deferred as d
+    where d.log = h.name and d.xid >= {schema}.read_from_1(h.deferred_from) limit 1
   ) is not null)
   into locked, has_deferred
   from (
-    select l.name from {schema}.log as l where l.name = any(names) order by l.name
+    select l.name, l.deferred_from from {schema}.log as l
+    where l.name = any(names) order by l.name
     for update skip locked
   ) as h;
   locked := coalesce(locked, '{}');
@@ -146,23 +165,27 @@ create function {schema}.append_all_1(
 ) returns int8 language plpgsql as $$
 declare
   removed int8;
+  oldest xid8;
 begin
   with
   applied as (
     delete from {schema}.deferred as d
     where d.ctid = any(array(
       select q.place
-      from unnest(locked) as u (name)
+      from {schema}.log as l
       cross join lateral (
         select r.ctid as place from {schema}.deferred as r
-        where r.log = u.name order by r.seq limit 5000
+        where r.log = l.name and r.xid >= {schema}.read_from_1(l.deferred_from)
+        order by r.xid, r.seq limit 5000
       ) as q
+      where l.name = any(locked)
       limit 5000
     ))
-    returning d.log, d.seq, d.tag, d.ttl, d.state, d.job, d.uid, d.body
+    returning d.log, d.xid, d.seq, d.tag, d.ttl, d.state, d.job, d.uid, d.body
   ),
   incoming as materialized (
-    select 0 as part, a.seq as place, a.log, a.tag, a.ttl, a.state, a.job, a.uid, a.body
+    select 0 as part, row_number() over (order by a.xid, a.seq) as place,
+      a.log, a.tag, a.ttl, a.state, a.job, a.uid, a.body
     from applied as a
     union all
     select 1, u.place, u.log, u.tag, u.ttl, u.state, u.job, u.uid, u.body
@@ -198,7 +221,10 @@ begin
     ) as s
     where l.name = any(array[s.log]) and (s.entries > 0 or s.ttls is not null)
   )
-  select count(*) into removed from applied;
+  select count(*), pg_snapshot_xmin(pg_current_snapshot()) into removed, oldest from applied;
+  if removed between 1 and 4999 then
+    update {schema}.log as l set deferred_from = oldest where l.name = any(locked);
+  end if;
   return removed;
 end
 $$;
@@ -314,7 +340,13 @@ begin
   direct := held.locked;
   if held.has_deferred and (
     select count(*) from (
-      select 1 from {schema}.deferred as d where d.log = any(held.locked) limit 5001
+      select 1 from {schema}.log as l
+      cross join lateral (
+        select 1 from {schema}.deferred as d
+        where d.log = l.name and d.xid >= {schema}.read_from_1(l.deferred_from) limit 5001
+      ) as q
+      where l.name = any(held.locked)
+      limit 5001
     ) as many
   ) > 5000 then
     direct := '{}';  -- deferred entries come first, and they are too many
@@ -397,26 +429,37 @@ language plpgsql as $$
 declare
   now_ float8 := coalesce(moment, extract(epoch from clock_timestamp())::float8);
   names text[];
+  oldest xid8;
   held record;
   removed int8 := 0;
   freed record;
   rest int4 := 0;
 begin
-  with recursive deferring (name) as (
-    (select d.log from {schema}.deferred as d order by d.log limit 1)
-    union all
-    select (
-      select d.log from {schema}.deferred as d where d.log > deferring.name
-      order by d.log limit 1
+  with
+  deferring as materialized (
+    select d.log as name, d.xid from {schema}.deferred as d
+    where d.xid >= coalesce(
+      (select {schema}.read_from_1(f.xid) from {schema}.deferred_from as f), '0'::xid8
     )
-    from deferring where deferring.name is not null
+    order by d.xid limit 5000
   ),
   marked as (select l.name from {schema}.log as l where l.has_more order by l.name limit 1000)
   select array(
-    (select d.name from deferring as d where d.name is not null limit 1000)
+    (select distinct d.name from deferring as d limit 1000)
     union
     select m.name from marked as m
-  ) into names;
+  ), least(
+    pg_snapshot_xmin(pg_current_snapshot()),
+    (select d.xid from deferring as d order by d.xid limit 1)
+  )
+  into names, oldest;
+  -- Not at each call: old versions of this row are read, too.
+  update {schema}.deferred_from as f set xid = oldest
+  where f.ctid = any(array(
+    select g.ctid from {schema}.deferred_from as g
+    where abs(oldest::text::int8 - g.xid::text::int8) > 100
+    for update skip locked
+  ));
   if cardinality(names) = 0 then
     return null;
   end if;
@@ -442,3 +485,24 @@ begin
   )::text;
 end
 $$;
+
+-- What a worker must know to run the jobs of its App: 1 is the ties of jobs. A worker of an
+-- older version would ignore them, so it can neither register nor renew any more.
+alter table {schema}.worker add protocol int2 not null default 0;
+
+create table {schema}.protocol (
+  namespace text collate "C" primary key,
+  required int2 not null
+);
+
+create function {schema}.check_protocol_1() returns trigger language plpgsql as $$
+begin
+  if new.protocol < (select required from {schema}.protocol where namespace = new.namespace)
+  then
+    raise exception 'this worker is too old for the plans of its App: upgrade Durio';
+  end if;
+  return new;
+end $$;
+
+create trigger worker_protocol before insert or update of expires_at on {schema}.worker
+for each row execute function {schema}.check_protocol_1();

@@ -1,10 +1,10 @@
 -- Workers and their leases, leadership, and what workers publish about tasks.
 
 -- name: register_worker(namespace, queues, info, seconds, now)
-insert into {schema}.worker (namespace, queues, info, expires_at)
+insert into {schema}.worker (namespace, queues, info, expires_at, protocol)
 values (:namespace::text, :queues::text, :info::text, :seconds::float8 + coalesce(
   :now::float8, extract(epoch from clock_timestamp())::float8
-))
+), 1)
 returning id
 
 -- name: renew_worker(worker, seconds, now, vitals)
@@ -69,3 +69,23 @@ set holder = excluded.holder, token = l.token + (l.holder <> excluded.holder)::i
   expires_at = excluded.expires_at
 where l.holder = excluded.holder or l.expires_at <= excluded.expires_at - :seconds::float8
 returning token
+
+-- name: find_old_workers(namespace, protocol, now)
+-- Workers with a valid lease that know less than this protocol.
+select w.info::json ->> 'name' from {schema}.worker w
+where w.namespace = :namespace::text and w.protocol < :protocol::int2 and not w.rescued
+  and w.expires_at > coalesce(:now::float8, extract(epoch from clock_timestamp())::float8)
+
+-- name: read_protocol(namespace)
+-- only here: SQLite has one writer and needs no look before the lock.
+select p.required from {schema}.protocol p where p.namespace = :namespace::text
+
+-- name: lock_registrations()
+-- only here: SQLite has one writer.
+-- Waits until registrations and renewals in progress have ended.
+lock table {schema}.worker in share row exclusive mode
+
+-- name: require_protocol(namespace, protocol)
+insert into {schema}.protocol as p (namespace, required)
+values (:namespace::text, :protocol::int2)
+on conflict (namespace) do update set required = greatest(p.required, excluded.required)

@@ -28,6 +28,16 @@ select name, length from {schema}.log where name = any(:logs::text[]) and length
 select off, at, tag, state, job, uid, body from {schema}.entry
 where log = :log::text and off >= :start::int8 order by off limit :limit::int8
 
+-- name: read_logs(logs, limit)
+-- only here: SQLite reads log by log, without a round trip.
+select u.log, e.off, e.at, e.tag, e.state, e.job, e.uid, e.body
+from unnest(:logs::text[]) as u (log)
+cross join lateral (
+  select r.off, r.at, r.tag, r.state, r.job, r.uid, r.body from {schema}.entry as r
+  where r.log = u.log order by r.off limit :limit::int8
+) as e
+order by u.log, e.off
+
 -- name: trim_log(log, before)
 delete from {schema}.entry where log = :log::text and off < :before::int8
 

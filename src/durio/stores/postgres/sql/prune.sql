@@ -15,6 +15,12 @@ where id = any(array(
 ))
 returning 1
 
+-- name: keep_done(ids, gone_at, bucket, keep_count)
+-- `+ 0` keeps the planner from another index (statements.py).
+update {schema}.kept set gone_at = :gone_at::float8, bucket = :bucket::text,
+  keep_count = :keep_count::int4
+where id = any(:ids::uuid[]) and state + 0 = 4
+
 -- name: prune_dead(now, limit, dead_count)
 -- Dead jobs past their age that are not among the newest `dead_count`. Looking at the oldest
 -- is enough: a job that died earlier expires earlier. Only rows to be deleted are locked, and

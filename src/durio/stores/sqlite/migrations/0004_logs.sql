@@ -39,3 +39,24 @@ create table waits (
 
 create index waits_log on waits (log, above);
 create index waits_queue on waits (queue);
+
+-- What a worker must know to run the jobs of its App: 1 is the ties of jobs. A worker of an
+-- older version would ignore them, so it can neither register nor renew any more.
+alter table worker add column protocol integer not null default 0;
+
+create table protocol (
+  namespace text primary key,
+  required integer not null
+) strict, without rowid;
+
+create trigger worker_registers before insert on worker
+when new.protocol < (select required from protocol where namespace = new.namespace)
+begin
+  select raise(abort, 'this worker is too old for the plans of its App: upgrade Durio');
+end;
+
+create trigger worker_renews before update of expires_at on worker
+when new.protocol < (select required from protocol where namespace = new.namespace)
+begin
+  select raise(abort, 'this worker is too old for the plans of its App: upgrade Durio');
+end;

@@ -2,8 +2,8 @@
 -- monotonic clock of one boot: a lease of another boot has expired.
 
 -- name: register_worker(namespace, queues, info, boot, expires_at)
-insert into worker (namespace, queues, info, boot, expires_at, has_bell, has_life)
-values (:namespace, :queues, :info, :boot, :expires_at, 0, 0)
+insert into worker (namespace, queues, info, boot, expires_at, has_bell, has_life, protocol)
+values (:namespace, :queues, :info, :boot, :expires_at, 0, 0, 1)
 returning id
 
 -- name: set_worker_flags(worker, has_wakeup, has_life)
@@ -51,3 +51,13 @@ returning token
 -- only here: PostgreSQL wakes workers with NOTIFY.
 -- Workers with a wakeup socket. `queues` is a JSON list; null means every queue.
 select id, queues from worker where namespace = :namespace and has_bell and not rescued
+
+-- name: find_old_workers(namespace, protocol, boot, monotonic_seconds)
+-- Workers with a valid lease that know less than this protocol.
+select json_extract(info, '$.name') from worker
+where namespace = :namespace and protocol < :protocol and boot = :boot
+  and expires_at > :monotonic_seconds and not rescued
+
+-- name: require_protocol(namespace, protocol)
+insert into protocol (namespace, required) values (:namespace, :protocol)
+on conflict (namespace) do update set required = max(required, excluded.required)

@@ -43,9 +43,9 @@ select distinct substr(name, 1, instr(name, ':') - 1) from queue order by 1
 -- Jobs by namespace and state.
 select substr(queue, 1, instr(queue, ':') - 1), state, count(*) from job group by 1, 2
 
--- name: count_blocked_jobs()
+-- name: count_tied_jobs()
 -- only here: such jobs cannot leave this store.
-select count(*) from waits
+select count(*) from job where ties is not null and state <> 4
 
 -- name: measure_next_jobs(after, limit)
 -- only here: jobs are exported from the store that is left.

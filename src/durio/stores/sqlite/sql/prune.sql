@@ -27,6 +27,10 @@ where seq in (
 )
 returning 1
 
+-- name: keep_done(id, gone_at, bucket, keep_count)
+update job set gone_at = :gone_at, bucket = :bucket, keep_count = :keep_count
+where id = :id and state = 4
+
 -- name: next_bucket(after)
 -- Walks the buckets with one index seek each, independent of the number of jobs in them.
 select min(bucket) from job where bucket > :after
