@@ -18,3 +18,4 @@ from durio.model.plan_ends import Err as Err
 from durio.model.plan_ends import Ok as Ok
 from durio.model.plan_ends import PlanFailure as PlanFailure
 from durio.model.plan_record import PlanState as PlanState
+from durio.model.plan_tree import PlanTree as PlanTree

@@ -46,7 +46,14 @@ sys.meta_path.insert(0, Watch)
 
 # Ports that are not a store's capability.
 NOT_A_CAPABILITY = {"__init__", "broker", "clock", "executor", "fleet", "handler"}
-NOT_A_CAPABILITY |= {"conflicts", "plan_reader"}
+NOT_A_CAPABILITY |= {
+    "conflicts",
+    "plan_maker",
+    "plan_protocol",
+    "plan_reader",
+    "plan_sweep",
+    "plan_writes",
+}
 NOT_A_CAPABILITY |= {"move", "store"}
 
 # The head of a statement in a store's SQL; a part has another head and no name.

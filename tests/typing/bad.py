@@ -148,6 +148,17 @@ async def bad_groups() -> None:
     length.s().on_error(alert)  # E forgotten .s()
 
 
+async def bad_plans(ctx: Context) -> None:
+    await (length.s() | half.s()).enqueue()  # E argument missing
+    await (length.s() | half.s()).enqueue(1)  # E wrong type
+    wrong: int = ctx.replace(send.s(1, to="a"))  # E gives a text
+    ctx.replace(length)  # E forgotten .s()
+    ctx.replace(length.s())  # E argument missing
+    ctx.add([length.s("a")])  # E signatures, not a list of them
+    ctx.add(length.s())  # E argument missing
+    ctx.add(length("a"))  # E a call, not a signature
+
+
 async def bad_options() -> None:
     await send.options(dely=1).enqueue(1, to="x")  # E no such option
     send.options(1)  # E options are named

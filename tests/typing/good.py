@@ -38,6 +38,7 @@ from durio.plans import (
     Partial,
     Plan,
     PlanFailure,
+    PlanJob,
     chain,
     chord,
     group,
@@ -210,6 +211,14 @@ async def report(ends: Collected[int]) -> str:
 @app.task
 async def alert(failure: PlanFailure, channel: str = "ops") -> None:
     assert_type(failure.error_type, str)
+
+
+@app.task
+async def measure(ctx: Context, paths: list[str]) -> list[int]:
+    ctx.add(length.s("a"), half.si(1.0), app.s("shop.resize", "b.png"))
+    assert_type(ctx.replace(length.s("a")), int)
+    assert_type(ctx.replace(length.si("a") | half.s()), float)
+    return ctx.replace(group(length.s(path) for path in paths))
 
 
 high = app.task(queue="high", retry=3)
@@ -466,6 +475,19 @@ def plan_values() -> None:
     assert_type(named | length.s(), ImmutablePlan[int])
     assert_type(send.s(1, to="a") | app.s("shop.resize") | half.s(), Plan[float])
     assert_type(group(named, app.s("shop.resize", "b.png")), Plan[list[Any]])
+
+
+async def stored_plans() -> None:
+    plan = await (send.s(1, to="a") | length.s()).enqueue()
+    assert_type(plan, PlanJob[int])
+    assert_type(await plan.result(timeout=30), int)
+    assert_type(await plan, int)
+    assert_type(await plan.counts(), dict[State, int])
+    later = await (length.s() | half.s()).enqueue("a")
+    assert_type(later, Job[float] | PlanJob[float])
+    assert_type(await later.result(timeout="30s"), float)
+    assert_type(length.map(["a"]).enqueue_sync().results_sync(), list[int])
+    assert_type((await (await app.plan("0198")).status()).failed_node, str | None)
 
 
 async def by_name() -> None:

@@ -32,6 +32,7 @@ from durio.client.caller_transaction import (
 )
 from durio.client.handle import Job, find_job
 from durio.client.plan import Immutable, NamedSignature
+from durio.client.plan_commits import PlanCommits
 from durio.client.result_waiters import Waiters
 from durio.client.task_by_name import TaskTarget
 from durio.host.clock import HostClock
@@ -430,6 +431,10 @@ class App:
     async def waiters(self) -> Waiters:
         """Return the shared result poller of this event loop."""
         return (await self._loop_state()).waiters
+
+    async def plan_commits(self) -> PlanCommits:
+        """Return what stores the plans of this event loop."""
+        return (await self._loop_state()).plan_commits
 
     async def _loop_state(self) -> LoopState:
         state, warn = self._state, self.settings.payload.warn_bytes

@@ -14,6 +14,7 @@ from typing import NoReturn
 from durio.app.app import App
 from durio.app.connect import is_in_memory
 from durio.app.origin import find_app
+from durio.client.plan_prepare import PlanPreparer
 from durio.host.child_connection import WorkerConnection
 from durio.host.child_log import forward_all
 from durio.host.child_wire import (
@@ -125,6 +126,7 @@ class ChildSlot:
             keeps=app.registry.queue_keeps(),
             worker_name=setup.worker,
             report=self._report,
+            plans=PlanPreparer(app, self._handlers),
             # This job or an earlier one caused it: see `AttemptRunner.lost`.
             loop_ended_message=(
                 f"child process {os.getpid()} is broken: a task stopped its event "

@@ -22,6 +22,7 @@ from durio.model.names import queue_of
 from durio.model.quantities import Duration, seconds
 from durio.model.settings import Settings
 from durio.ports.clock import Clock
+from durio.ports.plan_reader import has_plan_work
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -127,6 +128,7 @@ class EmbeddedWorker:
     async def drained(self, timeout: Duration | None = None) -> None:
         """Wait until no job is ready or running in the worker's queues.
 
+        A plan is run to its end, with the handlers of a failure.
         Scheduled jobs, such as retries, may be left. Raises TimeoutError after `timeout`,
         or the error that ended the worker.
         """
@@ -229,6 +231,12 @@ class EmbeddedWorker:
             self._raise_failure()
             raise OperatingError("the worker has stopped; unfinished jobs may remain")
         store = await self._app.store()
+        if await self._has_jobs(store) or await has_plan_work(store, self._app.name):
+            return True
+        # Again: the leader may have enqueued jobs between the two.
+        return await self._has_jobs(store)
+
+    async def _has_jobs(self, store: Store) -> bool:
         return any(
             row.jobs(READY, RUNNING)
             for row in await store.queues(self._app.name, counts=True)

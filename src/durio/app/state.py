@@ -11,6 +11,7 @@ from durio.app.connect import connect, is_in_memory, masked
 from durio.app.spawn import Spawner
 from durio.client.bounds import Bounds
 from durio.client.enqueue import Enqueuer
+from durio.client.plan_commits import PlanCommits
 from durio.client.result_waiters import Waiters
 from durio.model.errors import UsageError
 from durio.model.settings import Settings
@@ -32,6 +33,7 @@ class LoopState:
         self.store = store
         self.enqueuer = Enqueuer(store, clock, emit, warn_bytes, bounds)
         self.waiters = Waiters(store, clock)
+        self.plan_commits = PlanCommits(store)
 
 
 class AppState:

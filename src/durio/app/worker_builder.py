@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from durio.app.app import App
 from durio.app.origin import origin_of
+from durio.client.plan_prepare import PlanPreparer
 from durio.host.child_log import wanted_level
 from durio.host.child_pool import ChildProcessPool
 from durio.host.child_wire import Setup
@@ -80,7 +82,14 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     total = served.concurrency(concurrency, settings.worker.concurrency)
     settings = with_concurrency(settings, total)
     config = worker_config(app, settings, served, process or process_name())
-    config = replace(config, is_burst=is_burst, send_message=send_message)
+    plans = PlanKeeper(
+        store, app.clock, app.emit, app.name, settings.retention.dead_seconds
+    )
+    config = replace(
+        config,
+        burst_plans=plans.handle_ends if is_burst else None,
+        send_message=send_message,
+    )
     ports = WorkerPorts(
         store=store,
         clock=app.clock,
@@ -91,7 +100,7 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
         machine=machine or WorkerMachine(),
         child_pool=child_pool or make_child_pool(app, settings, config.name),
     )
-    return WorkerBuilder(config, ports).build(maintenance_loops)
+    return WorkerBuilder(config, ports).build(partial(maintenance_loops, plans))
 
 
 def worker_config(
@@ -109,6 +118,7 @@ def worker_config(
         keeps=app.registry.queue_keeps(),
         tasks=app.registry.published(),
         settings=settings,
+        plans=PlanPreparer(app, app.registry.by_name),
         middleware=(*app.state.middleware, *app.middleware),
         hooks=app.hooks,
         deps=app.deps,
@@ -144,7 +154,9 @@ def with_concurrency(settings: Settings, concurrency: int) -> Settings:
     return msgspec.structs.replace(settings, worker=worker)
 
 
-def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
+def maintenance_loops(
+    plans: PlanKeeper, worker: Worker
+) -> list[Coroutine[Any, Any, None]]:
     """Return the loops that run in every worker: any may lead, all rescue on their host."""
     store, clock, emit = worker.store, worker.clock, worker.emit
     settings = worker.config.settings
@@ -173,13 +185,6 @@ def maintenance_loops(worker: Worker) -> list[Coroutine[Any, Any, None]]:
         store, clock, settings.queue.soft_max, worker.config.namespace
     )
     pruner = Pruner(store, clock, emit, settings.retention.dead_count)
-    plans = PlanKeeper(
-        store,
-        clock,
-        emit,
-        worker.config.namespace,
-        settings.retention.dead_seconds,
-    )
 
     async def look() -> float:
         """Rescue at once when the supervisor reports a death on this host."""

@@ -10,9 +10,10 @@ too stay unchanged and are counted.
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
+from durio.client.plan_retry import resume_plans
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
-from durio.ports.control import Action, AuditNote, MoveJobs, RenameJobs
+from durio.ports.control import Action, AuditNote, MoveJobs, RenameJobs, RetryJobs
 from durio.ports.store import Store
 
 STEP_JOBS = 500
@@ -23,6 +24,7 @@ class BulkStep(NamedTuple):
 
     jobs: int  # changed by this step
     held: int = 0  # unchanged: open transactions hold them or their keys
+    alone: int = 0  # of those changed: nodes whose plan does not go on with them
 
 
 class CountedJobs(NamedTuple):
@@ -53,11 +55,14 @@ async def act_in_bulk(
                 one_state, limit=min(step_jobs, left), cursor=cursor, mark=mark
             )
             if page.ids:
+                is_retry = isinstance(action, RetryJobs)
+                nodes = await resume_plans(store, page.ids, by) if is_retry else {}
                 acted = await store.act(page.ids, action, only=(query, mark), note=note)
-                jobs = sum(one.is_changed_by(action) for one in acted)
+                changed = [one.id for one in acted if one.is_changed_by(action)]
                 held = sum(one.is_held for one in acted) if is_second else 0
-                left -= jobs
-                yield BulkStep(jobs, held)
+                lonely = (i for i in changed if i in nodes and nodes[i].why_alone)
+                left -= len(changed)
+                yield BulkStep(len(changed), held, sum(1 for _ in lonely))
             cursor = page.cursor
             if cursor is None:
                 break

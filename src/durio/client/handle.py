@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from durio.client.job_view import details_of, job_errors, retries_of_tasks, status_of
-from durio.client.plan_record import retry_node
+from durio.client.plan_retry import resume_plans
 from durio.client.result_waiters import (
     Waiters,
     describe_wait,
@@ -28,7 +28,6 @@ from durio.model.errors import (
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
     CANCELLED,
-    DEAD,
     DONE,
     STATE_BY_CODE,
     JobDetails,
@@ -36,8 +35,7 @@ from durio.model.job import (
     State,
     StoredJob,
 )
-from durio.model.names import namespace_of
-from durio.model.plan_payload import plan_place_of
+from durio.model.plan_change import replacing_plan
 from durio.model.quantities import Duration, format_duration, seconds
 from durio.model.transitions import check_retry, check_run_now
 from durio.ports.control import CancelJobs, RetryJobs, RunJobsNow
@@ -71,6 +69,10 @@ class JobClient(Protocol):
 
     def pasteable(self, cure: str) -> str:
         """Return a cure whose commands mean the store of this App."""
+        ...
+
+    async def plan(self, plan_id: str) -> Any:
+        """Return the handle of a plan."""
         ...
 
     def now(self) -> float:
@@ -160,6 +162,8 @@ class Job(Awaitable[R_co]):
             return self._value_now(await self._stored_job(), inside.task)
         waiters = await self._client.waiters()
         limit = None if timeout is None else seconds(timeout, "timeout")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(limit):
                 await waiters.wait_final(self._raw_id)
@@ -168,7 +172,14 @@ class Job(Awaitable[R_co]):
                 f"job {self.id} is not finished after {format_duration(limit or 0.0)}"
                 f"{await self._describe_wait()}"
             ) from None
-        return self._value(await self._stored_job())
+        stored = await self._stored_job()
+        if not stored.result or not stored.result.startswith(b"~"):
+            return self._value(stored)
+        plan_id = replacing_plan(stored.result)
+        if plan_id is None:
+            return self._value(stored)
+        left = None if limit is None else max(0.0, limit - (loop.time() - began))
+        return await (await self._client.plan(id_text(plan_id))).result(left)
 
     async def _describe_wait(self) -> str:
         """Return the job's state and its queue's workers; nothing if the store does not answer."""
@@ -180,7 +191,7 @@ class Job(Awaitable[R_co]):
 
     def _value_now(self, stored: StoredJob, task: str) -> Any:
         """Return the result inside a task, which must not wait: it would block a slot."""
-        if stored.state < DONE:
+        if stored.state < DONE or replacing_plan(stored.result) is not None:
             raise UsageError(
                 f"{task} waits for job {self.id} ({stored.task}): a waiting task "
                 "keeps its slot, and when every slot waits no job can run",
@@ -239,10 +250,10 @@ class Job(Awaitable[R_co]):
         """Make a dead or cancelled job ready again, with the same id and all its retries.
 
         A job of a failed plan resumes the plan: jobs that were cancelled because of it wait
-        again. Raises WrongState for a job in another state, or if another job has its key.
+        again. If the plan is gone, or was cancelled, the job runs alone. Raises WrongState for a job in another state, or if another job has its key.
         """
         store = await self._client.store()
-        await self._resume_plan(store)
+        await resume_plans(store, [self._raw_id], self._client.acting_user())
         acted = (await store.act([self._raw_id], RetryJobs()))[0]
         if acted.before is None:
             raise not_found(acted.id)
@@ -255,17 +266,6 @@ class Job(Awaitable[R_co]):
                 cure="Wait until that job ends, or cancel it.",
                 state=STATE_BY_CODE[acted.before],
             )
-
-    async def _resume_plan(self, store: Store) -> None:
-        """Let jobs wait again that were cancelled because of this dead job of a plan."""
-        found = await store.get([self._raw_id])
-        if not found or found[0].state != DEAD:
-            return
-        place = plan_place_of(found[0].opts)
-        if place is not None:
-            namespace = namespace_of(found[0].lane)
-            by = self._client.acting_user()
-            await retry_node(store, namespace, id_bytes(place.plan), self._raw_id, by)
 
     async def run_now(self) -> None:
         """Make a scheduled job ready now, also one that waits for its next attempt.

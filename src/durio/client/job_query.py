@@ -63,6 +63,8 @@ class BulkResult:
     matched: int  # jobs that match the filters, in a state that the action changes
     changed: int  # jobs that the action changed
     held: int  # jobs left unchanged: an open transaction holds them or their keys
+    # Of those changed, jobs of plans that do not go on with them: deleted or cancelled ones.
+    alone: int = 0
 
 
 class JobQuery:
@@ -136,7 +138,10 @@ class JobQuery:
     # --- acting
 
     async def retry(self, *, everything: bool = False) -> BulkResult:
-        """Make dead and cancelled jobs ready again, with all their retries."""
+        """Make dead and cancelled jobs ready again, with all their retries.
+
+        Jobs of failed plans resume their plans, as `Job.retry` does.
+        """
         return await self._act(RetryJobs(), everything=everything)
 
     async def cancel(self, *, everything: bool = False) -> BulkResult:
@@ -180,11 +185,13 @@ class JobQuery:
         counted = await store.count(query)
         if not counted.jobs:
             await refuse_unknown_names(client, store, query)
-        changed = held = 0
+        changed = held = alone = 0
         chosen = CountedJobs(query, counted.mark, self._at_most(counted.jobs))
         async for step in act_in_bulk(store, action, chosen, by=client.acting_user()):
             changed, held = changed + step.jobs, held + step.held
-        return BulkResult(counted.jobs, changed, min(held, chosen.limit - changed))
+            alone += step.alone
+        held = min(held, chosen.limit - changed)
+        return BulkResult(counted.jobs, changed, held, alone)
 
 
 def jobs_of(client: NamespaceClient, **filters: Any) -> JobQuery:

@@ -136,8 +136,8 @@ class Plan(Handled, PlanValue, Complete[R_co]):
         """
         client = client_of(self)
         tx = None if self.defaults.tx is UNSET else self.defaults.tx
-        plan_id = await store_plan(client, self, args, kwargs, tx)
-        return PlanJob(client, plan_id, created=True)
+        plan_id, is_new = await store_plan(client, self, args, kwargs, tx)
+        return PlanJob(client, plan_id, created=is_new)
 
     def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> PlanJob[R_co]:
         """Enqueue without an event loop, as `enqueue` does."""
@@ -158,7 +158,9 @@ class Plan(Handled, PlanValue, Complete[R_co]):
         """Return a copy with these options; the original is unchanged.
 
         `queue`, `priority` and `meta` are defaults for nodes that do not have their own.
-        `key`, `unique` and `tx` are for the plan as a whole. Raises InvalidOption.
+        `key`, `unique` and `tx` are for the plan as a whole. With a key, `unique` is
+        `window()` (the default, 24 hours) or `while_active`: a second enqueue returns the
+        handle of the first plan. Raises InvalidOption.
         """
         raise NotImplementedError
 

@@ -1,6 +1,6 @@
 """Turn a plan into jobs and a record, and store them.
 
-All arguments are encoded before anything is written. A plan of up to 1,000 rows is one
+All arguments are encoded before anything is written. A plan of up to 900 jobs is one
 commit. A larger one is written in several: its first nodes wait for a log that gets its
 entry with the last commit, so nothing starts before all of it is stored. If the writer dies
 in between, the leader cancels what is there.
@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace as replace_fields
 
 from durio.client.backpressure import HINT_SECONDS, queue_closed, queue_full
 from durio.client.bounds import Bounds
-from durio.client.enqueue import JobBuilder, TaskDefaults, has_key, too_large
+from durio.client.enqueue import JobBuilder, TaskDefaults, too_large
+from durio.client.plan_commits import PlanCommits
+from durio.client.plan_key import plan_key
 from durio.client.task_by_name import TaskTarget, unknown_target
-from durio.model.effects import Append, Effects, NewEntry, Put
+from durio.model.effects import Effects, Put
 from durio.model.errors import (
-    InvalidOption,
     InvalidPlan,
     KeyConflict,
     StoreError,
@@ -26,30 +27,35 @@ from durio.model.errors import (
 )
 from durio.model.ids import id_text
 from durio.model.job import NewJob
-from durio.model.options import UNSET, stored_options
-from durio.model.plan import AnyLink, PlanValue, SignatureValue
+from durio.model.options import NO_OPTIONS, UNSET, stored_options
+from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
 from durio.model.plan_arguments import with_first_arguments
-from durio.model.plan_layout import PlanLayout, PlanNode, lay_out, node_id
+from durio.model.plan_layout import (
+    WRITTEN_AT_ONCE_MAX,
+    PlanLayout,
+    PlanNode,
+    lay_out,
+    node_id,
+)
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
+    WRITTEN_SECONDS_MAX,
     PlanRecord,
-    dump_record,
-    plan_kind,
-    shape_entries,
-    shape_log,
+    load_record,
 )
 from durio.model.plan_shape import shape_of
 from durio.model.settings import Settings
 from durio.model.system_tasks import join_task
 from durio.model.tx import Joinable
 from durio.ports.clock import Clock
-from durio.ports.commit import ROWS_MAX
 from durio.ports.conflicts import Conflict
 from durio.ports.handler import Handler
+from durio.ports.plan_protocol import require_plan_workers
+from durio.ports.plan_writes import PlanWrites
 from durio.ports.store import Store
 
-WRITTEN_SECONDS_MAX = 300.0  # then the leader cancels a plan that is not whole
 TRIES_MAX = 5
+KEY_TRIES_MAX = 20
 PAUSE_SECONDS = 0.05
 FULL_LOOK_SECONDS = 0.1
 
@@ -68,6 +74,8 @@ class PlanClient(Protocol):
 
     async def store(self) -> Store: ...
 
+    async def plan_commits(self) -> PlanCommits: ...
+
     async def find_task(self, task: str) -> Handler | TaskTarget: ...
 
 
@@ -77,35 +85,37 @@ async def store_plan(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     tx: Joinable | None = None,
-) -> bytes:
-    """Store a plan and return its id; raises before anything is written if it is wrong."""
-    if isinstance(plan, PlanValue) and has_key(plan.defaults):
-        raise InvalidOption(
-            "a plan cannot have a key yet",
-            cure="Give a key to its first job: task.options(key=...).s(...).",
-        )
+) -> tuple[bytes, bool]:
+    """Store a plan; return its id, and whether it is new: another one may have its key.
+
+    Raises before anything is written if it is wrong.
+    """
+    options = plan.defaults if isinstance(plan, PlanValue) else NO_OPTIONS
     plan = with_first_arguments(plan, args, kwargs)
     plan_id = client.clock.new_id()
-    targets = {task: await client.find_task(task) for task in tasks_of(plan)}
+    tasks = {signature.task for signature in signatures_of(plan)}
+    targets = {task: await client.find_task(task) for task in tasks}
     plan = with_handler_queues(plan, targets)
     layout = lay_out(plan, plan_id, client.name)
     writer = PlanWriter(client, plan, plan_id, layout)
-    await writer.write(writer.jobs(targets), tx)
-    return plan_id
-
-
-def tasks_of(link: AnyLink) -> set[str]:
-    """Return the names of all tasks of a plan, its handlers included."""
-    found: set[str] = set()
-    waiting = [link]
-    while waiting:
-        link = waiting.pop()
-        waiting += link.error_handlers
-        if isinstance(link, SignatureValue):
-            found.add(link.task)
-        else:
-            waiting += link.members
-    return found
+    jobs = writer.jobs(targets)
+    key = plan_key(client.name, options, plan_id, shape_of(plan), jobs, tx)
+    store = await client.store()
+    in_tx = tx is not None
+    await require_plan_workers(store, client.name, client.clock, only_look=in_tx)
+    for _ in range(KEY_TRIES_MAX if key else 1):
+        taken = key and await key.holder(store)
+        if isinstance(taken, bytes):
+            return taken, False
+        try:
+            await writer.write(jobs, tx, taken)
+        except KeyTaken:
+            continue
+        return plan_id, True
+    raise StoreUnavailable(
+        f"the key {options.key!r} was taken by others again and again",
+        cure="Enqueue the plan again.",
+    )
 
 
 def with_handler_queues(
@@ -141,6 +151,10 @@ def queue_options(
     }
 
 
+class KeyTaken(Exception):
+    """Another plan has taken the key meanwhile."""
+
+
 class PlanWriter:
     """Writes one plan."""
 
@@ -150,11 +164,9 @@ class PlanWriter:
         self._client = client
         self._plan_id = plan_id
         self._layout = layout
-        self._kind, self._name = plan_kind(client.name), id_text(plan_id)
-        shape = shape_of(plan)
-        self._shape_entries = shape_entries(shape)
+        self._name = id_text(plan_id)
         self._record = PlanRecord(
-            shape=None if self._shape_entries else shape,
+            shape=shape_of(plan),
             nodes=len(layout.nodes),
             created_at=client.clock.now(),
         )
@@ -210,32 +222,25 @@ class PlanWriter:
 
     # --- writing
 
-    async def write(self, jobs: Sequence[NewJob], tx: Joinable | None) -> None:
-        appends = self._shape_appends()
-        go = self._layout.go
+    async def write(
+        self, jobs: Sequence[NewJob], tx: Joinable | None, key: Put | None = None
+    ) -> None:
+        """Store the plan, and the record of its key; raises KeyTaken."""
+        client, keys = self._client, [] if key is None else [key]
+        if key is not None:
+            until = self._record.created_at + (key.ttl_seconds or 0.0)
+            self._record = replace_fields(self._record, key=key.name, key_until=until)
+        go, now = self._layout.go, client.clock.now
+        writes = PlanWrites(client.name, self._plan_id, self._record, jobs, go)
         if go is None:
-            await self._commit(Effects(jobs, [self._put(self._record)], appends), tx)
+            await self._commit(writes.at_once(keys), tx)
             return
         if tx is not None:
             raise too_large_for_tx(len(jobs))
-        unfinished = msgspec.structs.replace(self._record, is_whole=False)
-        due_at = self._client.clock.now() + WRITTEN_SECONDS_MAX
-        first = Effects((), [self._put(unfinished, due_at)], appends)
-        version = await self._commit(first)
-        for at in range(0, len(jobs), ROWS_MAX):
-            await self._commit(Effects(jobs[at : at + ROWS_MAX]))
-        put = self._put(self._record)._replace(if_version=version)
-        await self._commit(Effects((), [put], [Append(go, [NewEntry(b"")])]))
-
-    def _put(self, record: PlanRecord, due_at: float | None = None) -> Put:
-        body = dump_record(record)
-        return Put(self._kind, self._name, body, if_version=0, due_at=due_at)
-
-    def _shape_appends(self) -> list[Append]:
-        if not self._shape_entries:
-            return []
-        log = shape_log(self._client.name, self._plan_id)
-        return [Append(log, [NewEntry(part) for part in self._shape_entries])]
+        version = await self._commit(writes.first(now(), keys))
+        for some in writes.chunks():
+            version = await self._commit(writes.chunk(some, now(), version))
+        await self._commit(writes.last(version))
 
     async def _commit(self, effects: Effects, tx: Joinable | None = None) -> int:
         """Commit, and repeat a commit whose outcome is unknown; wait for a full queue.
@@ -243,14 +248,20 @@ class PlanWriter:
         Return the version of the record, 0 without one.
         """
         clock = self._client.clock
-        began, tries = clock.monotonic(), 0
+        began, tries, is_unknown = clock.monotonic(), 0, False
         while True:
             try:
-                store = await self._client.store()
-                answer = await store.commit(effects, all_new=True, tx=tx)
+                if tx is None:
+                    commits = await self._client.plan_commits()
+                    answer = await commits.commit(effects)
+                else:
+                    store = await self._client.store()
+                    answer = await store.commit(effects, all_new=True, tx=tx)
             except StoreError as error:
                 tries += 1
-                if not error.unknown or tx is not None or tries == TRIES_MAX:
+                is_last = not error.unknown or tx is not None or tries == TRIES_MAX
+                error.unknown = is_unknown = is_unknown or error.unknown
+                if is_last:
                     raise
                 await clock.sleep(PAUSE_SECONDS * 2**tries)
                 continue
@@ -264,13 +275,22 @@ class PlanWriter:
             await clock.sleep(FULL_LOOK_SECONDS)
 
     def _is_own(self, effects: Effects, conflict: Conflict) -> bool:
-        """Whether an earlier try of the same commit has been stored."""
-        bodies = [put.body for put in effects.puts]
-        return conflict.record is not None and conflict.record.body in bodies
+        """Whether an earlier try of the same commit has been stored.
+
+        The plan may have begun, and its record been changed, so bodies are not compared: a
+        record with this id is ours. It is checked before the record of the key.
+        """
+        if conflict.record is None or conflict.name != self._name:
+            return False
+        put, stored = effects.puts[0], load_record(conflict.record.body)
+        is_first = put.if_version == 0
+        return is_first or stored.is_whole is load_record(put.body or b"").is_whole
 
     def _refuse(self, conflict: Conflict, waited: float) -> None:
         """Raise for a conflict, unless it is a full queue and there is time left."""
         full = conflict.full
+        if conflict.what == "record" and conflict.name == self._record.key:
+            raise KeyTaken
         if conflict.what == "record":
             raise StoreUnavailable(
                 f"the plan was not stored within {WRITTEN_SECONDS_MAX:g} s, and the "
@@ -292,7 +312,7 @@ class PlanWriter:
 def too_large_for_tx(jobs: int) -> InvalidPlan:
     return InvalidPlan(
         f"a plan of {jobs} jobs cannot be stored in the transaction of tx",
-        cure=f"There a plan has at most {ROWS_MAX - 1} jobs: enqueue it after the "
+        cure=f"There a plan has at most {WRITTEN_AT_ONCE_MAX} jobs: enqueue it after the "
         "commit, or from a job of the transaction.",
     )
 

@@ -1,24 +1,21 @@
 """A handle to a stored plan."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Generator
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol, TypeVar
-
-import msgspec
 
 from durio.client.handle import Job, JobClient
 from durio.client.job_view import job_errors
-from durio.client.plan_record import (
-    cancel_plan,
-    current_state,
-    retry_plan,
-    states_of,
-    stored_plan,
+from durio.client.plan_record import cancel_plan, retry_plan, stored_plan
+from durio.client.plan_view import PlanStatus as PlanStatus
+from durio.client.plan_view import counts_of, failed_job, plan_status, plan_tree
+from durio.model.errors import (
+    JobCancelled,
+    JobDead,
+    ResultExpired,
+    UsageError,
+    WrongState,
 )
-from durio.model.errors import JobCancelled, JobDead, ResultExpired, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
     CANCELLED,
@@ -28,16 +25,23 @@ from durio.model.job import (
     JobError,
     State,
     StoredJob,
-    utc_datetime,
 )
+from durio.model.plan_change import replacing_plan
 from durio.model.plan_record import PlanState
 from durio.model.plan_shape import plan_of_shape
+from durio.model.plan_tree import MEMBERS_SHOWN_MAX, PlanTree
 from durio.model.plan_values import plan_value
 from durio.model.quantities import Duration, format_duration, seconds
+from durio.ports.clock import Clock
 from durio.ports.plan_reader import StoredPlan
+from durio.ports.plan_sweep import current_state, states_of
 from durio.telemetry.log import in_job
 
 R_co = TypeVar("R_co", covariant=True)
+
+
+# How long a retry waits for the leader, which handles a failure.
+FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
 
 
 class PlanHandleClient(JobClient, Protocol):
@@ -45,41 +49,8 @@ class PlanHandleClient(JobClient, Protocol):
 
     name: str
 
-
-@dataclass(frozen=True, slots=True)
-class PlanStatus:
-    """The state of a plan, from one read of the store."""
-
-    __module__ = "durio.plans"
-
-    id: str  # of the plan
-    state: PlanState  # where the plan is in its life
-    nodes: int  # number of its jobs
-    counts: dict[State, int]  # jobs by state
-    created_at: datetime  # this and the other times are in UTC
-    ended_at: datetime | None = None  # when it was done, failed or cancelled
-    resumed: int = 0  # how often it was retried
-    failed_node: str | None = None  # id of the job that failed first
-    error: str | None = None  # type and text of its error
-
     @property
-    def ready(self) -> bool:
-        """Whether the plan has ended."""
-        return self.state.is_final
-
-    @property
-    def successful(self) -> bool:
-        """Whether all its jobs are done."""
-        return self.state is PlanState.DONE
-
-    @property
-    def failed(self) -> bool:
-        """Whether a job has failed."""
-        return self.state in {PlanState.FAILING, PlanState.FAILED}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as values for `json.dumps`."""
-        return msgspec.json.decode(msgspec.json.encode(self))
+    def clock(self) -> Clock: ...
 
 
 async def find_plan_job(client: PlanHandleClient, plan_id: str) -> "PlanJob[Any]":
@@ -134,8 +105,7 @@ class PlanJob(Awaitable[R_co]):
         after `timeout`; the plan goes on then.
         """
         await self.wait(timeout)
-        plan = await self._plan()
-        last = await self._job(plan.last_id)
+        plan, last = await self._last(await self._plan())
         if last is not None and last.state == DONE:
             return self._value(plan, last)
         raise await self._failure(plan, last)
@@ -158,6 +128,9 @@ class PlanJob(Awaitable[R_co]):
         try:
             async with asyncio.timeout(limit):
                 await waiters.wait_final(plan.last_id)
+                while (inner := (await self._last(plan))[0]).id != plan.id:
+                    plan = inner
+                    await waiters.wait_final(plan.last_id)
         except TimeoutError:
             counts = await self.counts()
             jobs_by_state = ", ".join(
@@ -167,13 +140,13 @@ class PlanJob(Awaitable[R_co]):
                 f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
                 f"({jobs_by_state})"
             ) from None
-        return (await self._plan()).record.state
+        return await current_state(await self._client.store(), await self._plan())
 
     async def as_completed(self) -> AsyncIterator[Job[Any]]:
         """Yield the jobs of the plan as they end, each once."""
         plan = await self._plan()
         waiters = await self._client.waiters()
-        jobs = plan.ids(range(len(plan.layout.nodes)))
+        jobs = plan.ids(plan.numbers)
 
         async def ended(job_id: bytes) -> bytes:
             await waiters.wait_final(job_id)
@@ -186,28 +159,20 @@ class PlanJob(Awaitable[R_co]):
 
     async def status(self) -> PlanStatus:
         """Return the state of the plan and the number of its jobs by state."""
-        plan = await self._plan()
-        record, failure = plan.record, plan.record.failure
-        created = utc_datetime(record.created_at)
-        assert created is not None  # noqa: S101 - a time that Durio has stored
-        return PlanStatus(
-            id=self.id,
-            state=await current_state(await self._client.store(), plan),
-            nodes=record.nodes,
-            counts=await self.counts(),
-            created_at=created,
-            ended_at=utc_datetime(record.ended_at),
-            resumed=record.resumed,
-            failed_node=failure and id_text(plan.ids([failure.node])[0]),
-            error=failure and f"{failure.type}: {failure.message}",
-        )
+        return await plan_status(await self._client.store(), await self._plan())
 
     async def counts(self) -> dict[State, int]:
         """Return the number of jobs by state."""
         store = await self._client.store()
-        codes = await states_of(store, await self._plan())
-        found = Counter(code for code in codes if code is not None)
-        return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}
+        return counts_of((await states_of(store, await self._plan())).values())
+
+    async def tree(self, *, members_max: int = MEMBERS_SHOWN_MAX) -> PlanTree:
+        """Return the plan as it was written, with the id and the state of each job.
+
+        A group of more than `members_max` members has only the counts of its jobs.
+        """
+        plan = await self._plan()
+        return await plan_tree(await self._client.store(), plan, members_max)
 
     async def progress(self) -> float:
         """Return the share of jobs that have ended, from 0 to 1."""
@@ -227,10 +192,21 @@ class PlanJob(Awaitable[R_co]):
     async def retry(self) -> int:
         """Resume a failed or cancelled plan; return how many of its jobs run again.
 
-        Raises WrongState for a plan in another state.
+        Raises WrongState for a plan in another state. While the leader still cancels what
+        depends on a failed job, it waits for that, at most 10 s.
         """
         store, client = await self._client.store(), self._client
-        return await retry_plan(store, client.name, self._raw_id, client.acting_user())
+        deadline = client.clock.monotonic() + FAILING_SECONDS_MAX
+        while True:
+            try:
+                return await retry_plan(
+                    store, client.name, self._raw_id, client.acting_user()
+                )
+            except WrongState as error:
+                is_late = client.clock.monotonic() >= deadline
+                if error.values.get("state") is not PlanState.FAILING or is_late:
+                    raise
+            await client.clock.sleep(FAILING_LOOK_SECONDS)
 
     # --- for callers without an event loop
 
@@ -254,6 +230,10 @@ class PlanJob(Awaitable[R_co]):
         """Count the jobs without an event loop, as `counts` does."""
         return self._client.run_sync(self.counts())
 
+    def tree_sync(self, *, members_max: int = MEMBERS_SHOWN_MAX) -> PlanTree:
+        """Read the tree without an event loop, as `tree` does."""
+        return self._client.run_sync(self.tree(members_max=members_max))
+
     def progress_sync(self) -> float:
         """Read the progress without an event loop, as `progress` does."""
         return self._client.run_sync(self.progress())
@@ -272,6 +252,16 @@ class PlanJob(Awaitable[R_co]):
         store = await self._client.store()
         return await stored_plan(store, self._client.name, self._raw_id)
 
+    async def _last(self, plan: StoredPlan) -> tuple[StoredPlan, StoredJob | None]:
+        """Return the last job of the plan, or of the plan that has taken its place."""
+        store = await self._client.store()
+        while True:
+            last = await self._job(plan.last_id)
+            inner_id = None if last is None else replacing_plan(last.result)
+            if inner_id is None:
+                return plan, last
+            plan = await stored_plan(store, plan.namespace, inner_id)
+
     async def _job(self, job_id: bytes) -> StoredJob | None:
         found = await (await self._client.store()).get([job_id])
         return found[0] if found else None
@@ -284,7 +274,16 @@ class PlanJob(Awaitable[R_co]):
                 cure="Keep results longer: raise retention.result_seconds.",
             )
         link = plan_of_shape(plan.shape)
-        return plan_value(link, last.result, self._client.decoder_of)
+        group = plan.layout.nodes[-1].input
+        added = [
+            node.signature.task
+            for node in plan.layout.added.values()
+            if node.signature is not None
+            and node.group is not None
+            and group is not None
+            and plan.layout.groups[node.group].log == group.log
+        ]
+        return plan_value(link, last.result, self._client.decoder_of, added)
 
     async def _failure(self, plan: StoredPlan, last: StoredJob | None) -> Exception:
         """Return the error of a plan whose last node is not done."""
@@ -296,14 +295,14 @@ class PlanJob(Awaitable[R_co]):
             PlanState.CANCELLED,
         ):
             return JobCancelled(f"plan {self.id} was cancelled")
-        node = await self._job(plan.ids([failure.node])[0])
+        node = await self._job(id_bytes(failed_job(plan, failure)))
         if node is not None and node.state in (DEAD, CANCELLED):
             return self._dead(node)
         return JobDead(
             f"plan {self.id} failed: {failure.type}: {failure.message}",
             reason="exhausted",
             error=JobError(failure.type, failure.message),
-            job_id=id_text(plan.ids([failure.node])[0]),
+            job_id=failed_job(plan, failure),
         )
 
     def _dead(self, node: StoredJob) -> JobDead:

@@ -1,114 +1,123 @@
 """Read and change the records of plans: cancel and retry."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from durio.model.effects import Effects
 from durio.model.errors import PlanNotFound, WrongState
-from durio.model.ids import id_text
-from durio.model.job import CANCELLED, DEAD, DONE
-from durio.model.plan_failure import dependents
+from durio.model.ids import id_bytes, id_text
+from durio.model.job import CANCELLED, DEAD, DONE, StoredJob
+from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_record import PlanState
 from durio.ports.conflicts import EffectsRefused
-from durio.ports.control import AuditNote, CancelJobs, RetryJobs
-from durio.ports.plan_reader import StoredPlan, find_plan
+from durio.ports.control import AuditNote, RetryJobs
+from durio.ports.plan_reader import StoredPlan, find_whole_plan
+from durio.ports.plan_sweep import (
+    cancel_plans,
+    current_state,
+    overtaken,
+    states_of,
+    steps,
+)
 from durio.ports.store import Store
 
-STEP_JOBS = 1000  # in one transaction
-STATES_MAX = 500  # jobs whose states one read returns
-TRIES_MAX = 20  # of a change that another one has overtaken
+READ_JOBS_MAX = 200
+# Why a node was cancelled, if it has not failed itself.
+CONSEQUENCES = frozenset({"parent_dead", "plan_cancelled", "plan_not_whole"})
 
 
 async def stored_plan(store: Store, namespace: str, plan_id: bytes) -> StoredPlan:
     """Return a plan; raises PlanNotFound."""
-    plan = await find_plan(store, namespace, plan_id)
+    plan = await find_whole_plan(store, namespace, plan_id)
     if plan is None:
-        raise PlanNotFound(
-            f"there is no plan {id_text(plan_id)}",
-            cure="It was never stored here, or retention has removed it.",
-            id=id_text(plan_id),
-        )
+        raise plan_not_found(plan_id)
     return plan
 
 
-async def current_state(store: Store, plan: StoredPlan) -> PlanState:
-    """Return the state; the leader marks a plan as done a moment after its end."""
-    state = plan.record.state
-    if state is not PlanState.RUNNING:
-        return state
-    last = await store.states([plan.last_id])
-    return PlanState.DONE if last.get(plan.last_id) == DONE else state
+def plan_not_found(plan_id: bytes) -> PlanNotFound:
+    return PlanNotFound(
+        f"there is no plan {id_text(plan_id)}",
+        cure="It was never stored here, or retention has removed it.",
+        id=id_text(plan_id),
+    )
 
 
-async def states_of(store: Store, plan: StoredPlan) -> list[int | None]:
-    """Return the state of each node, by number; None: its record is gone."""
-    ids = plan.ids(range(len(plan.layout.nodes)))
-    found: dict[bytes, int] = {}
-    for at in range(0, len(ids), STATES_MAX):
-        found |= await store.states(ids[at : at + STATES_MAX])
-    return [found.get(job_id) for job_id in ids]
+def has_failed(job: StoredJob) -> bool:
+    """Whether a node is dead, or was cancelled for itself."""
+    if job.state == CANCELLED:
+        return job.reason not in CONSEQUENCES
+    return job.state == DEAD
 
 
-def steps(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    for at in range(0, len(ids), STEP_JOBS):
-        yield ids[at : at + STEP_JOBS]
+def missing_nodes(
+    plan: StoredPlan, states: Mapping[int, int], retried: Collection[int]
+) -> set[int]:
+    """Return nodes that would follow these, and that retention has deleted."""
+    needed = {*followers(plan.layout, retried), len(plan.layout.nodes) - 1}
+    return {number for number in needed if number not in states}
 
 
 async def cancel_plan(
     store: Store, namespace: str, plan_id: bytes, now: Callable[[], float], by: str
 ) -> PlanState:
     """Cancel all nodes that have not ended; return the state of the plan after it."""
-    for _ in range(TRIES_MAX):
-        plan = await stored_plan(store, namespace, plan_id)
-        state = await current_state(store, plan)
-        if state.is_final:
-            return state
-        begins = Effects(puts=[plan.put(state=PlanState.CANCELLING)])
-        if (await store.commit(begins)).conflict is None:
-            break
-    else:
-        raise overtaken(plan_id)
-    # The last nodes first, so that none of them starts meanwhile.
-    ids = plan.ids(range(len(plan.layout.nodes)))[::-1]
     note = AuditNote(namespace, by, "cancel", f"plan {id_text(plan_id)}")
-    action = CancelJobs("plan_cancelled", is_quiet=True)
-    for some in steps(ids):
-        await store.act(some, action, note=note)
-    plan = await stored_plan(store, namespace, plan_id)
-    if plan.record.state is PlanState.CANCELLING:
-        ends = plan.put(state=PlanState.CANCELLED, ended_at=now())
-        await store.commit(Effects(puts=[ends]))
-    return PlanState.CANCELLED
+    state = await cancel_plans(store, namespace, plan_id, now(), note)
+    if state is None:
+        raise plan_not_found(plan_id)
+    return state
 
 
-async def retry_node(
-    store: Store, namespace: str, plan_id: bytes, job_id: bytes, by: str
-) -> bool:
-    """Resume a failed plan from one dead node; False if its plan is gone.
+async def resume_after(
+    store: Store, plan: StoredPlan, retried: Collection[int], by: str
+) -> int:
+    """Resume a failed plan from these failed nodes, and the plan around it.
 
-    What was cancelled because of the node waits again, unless another dead node is before
-    it. The node itself is not retried here.
+    What was cancelled because of them waits again, unless another failed node is before
+    it. The nodes are not retried here. Return how many other failed nodes there are that
+    keep the plan failed. A plan that runs was resumed before, and not to the end.
     """
-    plan = await find_plan(store, namespace, plan_id)
-    if plan is None or plan.record.state is not PlanState.FAILED:
-        return False
     states = await states_of(store, plan)
-    number = plan.ids(range(len(states))).index(job_id)
-    others = [n for n, code in enumerate(states) if code == DEAD and n != number]
+    failed = {n for n, state in states.items() if state == DEAD}
+    failed |= {n for n, _ in await failed_replacements(store, plan)}
+    first = plan.record.failure
+    if first is not None and states.get(first.node) == CANCELLED:
+        failed.add(first.node)
+    others = failed.difference(retried)
     lost = {n for other in others for n in dependents(plan.layout, other)}
-    meant = [n for n in dependents(plan.layout, number) if n not in lost]
-    ids = plan.ids([n for n in meant if states[n] == CANCELLED])[::-1]
-    put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
-    note = AuditNote(namespace, by, "retry", f"plan {id_text(plan_id)}")
-    for n, some in enumerate(steps(ids) if ids else [[]]):
-        effects = None if n else Effects(puts=[put])
-        try:
-            await store.act(some, RetryJobs(), note=note, effects=effects)
-        except EffectsRefused:
-            raise overtaken(plan_id) from None
-    return True
+    meant = {n for node in retried for n in dependents(plan.layout, node)} - lost
+    ids = plan.ids(sorted(n for n in meant if states.get(n) == CANCELLED))[::-1]
+    left = sum(fails_plan(plan.layout, other) for other in others)
+    is_resumed = plan.record.state is PlanState.FAILED and not left
+    if is_resumed:
+        await resume_around(store, plan, by)
+    await resume(store, plan, ids, by, is_resumed=is_resumed)
+    return left
 
 
+async def resume_around(store: Store, plan: StoredPlan, by: str) -> None:
+    """Resume the plan of the job whose place this plan has taken, if it has failed."""
+    replaces = plan.record.replaces
+    if replaces is None or replaces.plan is None:
+        return
+    outer = await find_whole_plan(store, plan.namespace, id_bytes(replaces.plan))
+    if outer is not None and outer.record.state is PlanState.FAILED:
+        await resume_after(store, outer, [replaces.node], by)
+
+
+async def failed_replacements(
+    store: Store, plan: StoredPlan
+) -> list[tuple[int, StoredPlan]]:
+    """Return the failed and cancelled plans in places of nodes, by number."""
+    found: list[tuple[int, StoredPlan]] = []
+    for number, inner_id in plan.replacing.items():
+        inner = await find_whole_plan(store, plan.namespace, inner_id)
+        if inner is not None and inner.record.state in RETRIED:
+            found.append((number, inner))
+    return found
+
+
+RETRIED = (PlanState.FAILED, PlanState.CANCELLED)
 RESUMED: dict[str, Any] = {
     "state": PlanState.RUNNING,
     "failure": None,
@@ -120,38 +129,103 @@ async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> i
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
-    become ready. After a crash in between a failed node is still there: retry again.
+    become ready. After a crash in between a failed node is still there: retry again. A
+    failure that a group has collected stays: its entry is in the log of the group.
     """
     plan = await stored_plan(store, namespace, plan_id)
+    if not plan.record.is_whole:
+        raise plan_not_found(plan_id)  # it is being deleted
     state = await current_state(store, plan)
-    if state not in (PlanState.FAILED, PlanState.CANCELLED):
+    last = len(plan.layout.nodes) - 1
+    states = await states_of(store, plan)
+    if states.get(last) == DONE and last not in plan.replacing:
+        state = PlanState.DONE  # it ran to its end in spite of a cancel
+    if state not in RETRIED:
         raise WrongState(
             f"plan {id_text(plan_id)} is {state.value} and cannot be retried",
             cure="Only failed and cancelled plans can be retried.",
             state=state,
         )
-    resumed = plan.record.resumed + 1
-    puts = [plan.put(**RESUMED, resumed=resumed)]
-    states = await states_of(store, plan)
-    cancelled = [n for n, code in enumerate(states) if code == CANCELLED]
-    dead = [n for n, code in enumerate(states) if code == DEAD]
-    ids = [*plan.ids(cancelled)[::-1], *plan.ids(dead)]
-    note = AuditNote(namespace, by, "retry", f"plan {id_text(plan_id)}")
-    effects: Effects | None = Effects(puts=puts)
-    for some in steps(ids):
+    failure = plan.record.failure
+    if failure is not None and failure.job is None:
+        (failed,) = plan.ids([failure.node])
+        if not await store.states([failed]):
+            raise WrongState(
+                f"plan {id_text(plan_id)} cannot go on: job {id_text(failed)}, which "
+                "failed, was deleted",
+                cure="Enqueue the plan again.",
+                state=state,
+            )
+    if missing_nodes(plan, states, await retried_nodes(store, plan, states)):
+        raise WrongState(
+            f"plan {id_text(plan_id)} cannot go on: retention has deleted jobs of it",
+            cure="Enqueue it again, and keep jobs longer: retention.done_seconds.",
+            state=state,
+        )
+    await resume_around(store, plan, by)
+    jobs = 0
+    waiting = [plan]
+    while waiting:
+        plan = waiting.pop()
+        states = await states_of(store, plan)
+        ids = plan.ids(await retried_nodes(store, plan, states))
+        await resume(store, plan, ids, by)
+        jobs += len(ids)
+        waiting += [inner for _, inner in await failed_replacements(store, plan)]
+    return jobs
+
+
+async def retried_nodes(
+    store: Store, plan: StoredPlan, states: Mapping[int, int]
+) -> list[int]:
+    """Return the nodes that run again with their plan, the cancelled ones first."""
+    dead = [n for n, state in states.items() if state == DEAD]
+    cancelled = [n for n, state in states.items() if state == CANCELLED]
+    failed = {*dead}
+    for at in range(0, len(cancelled), READ_JOBS_MAX):
+        some = cancelled[at : at + READ_JOBS_MAX]
+        numbers = dict(zip(plan.ids(some), some, strict=True))
+        found = await store.get(list(numbers))
+        failed |= {numbers[job.id] for job in found if has_failed(job)}
+    collected = {n for n in failed if not fails_plan(plan.layout, n)}
+    collected |= {n for each in collected for n in dependents(plan.layout, each)}
+    return [n for n in [*cancelled[::-1], *dead] if n not in collected]
+
+
+async def resume(
+    store: Store,
+    plan: StoredPlan,
+    ids: Sequence[bytes],
+    by: str,
+    *,
+    is_resumed: bool = True,
+) -> None:
+    """Retry these nodes of a plan, which runs again if `is_resumed`.
+
+    If a node cannot be retried, the plan is put back as it was; raises WrongState.
+    """
+    action, refused = RetryJobs(), list[bytes]()
+    note = AuditNote(plan.namespace, by, "retry", f"plan {id_text(plan.id)}")
+    put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
+    effects = Effects(puts=[put]) if is_resumed else None
+    for some in list(steps(ids)) or ([[]] if is_resumed else []):
         try:
-            await store.act(some, RetryJobs(), note=note, effects=effects)
+            acted = await store.act(some, action, note=note, effects=effects)
         except EffectsRefused:
-            raise overtaken(plan_id) from None
+            raise overtaken(plan.id) from None
         effects = None
-    if effects is not None and (await store.commit(effects)).conflict is not None:
-        raise overtaken(plan_id)
-    return len(ids)
-
-
-def overtaken(plan_id: bytes) -> WrongState:
-    return WrongState(
-        f"plan {id_text(plan_id)} was changed at the same time",
-        cure="Look at its state, and try again.",
-        state=None,
-    )
+        refused += [a.id for a in acted if not a.is_changed_by(action)]
+    if refused:
+        found = await find_whole_plan(store, plan.namespace, plan.id)
+        if found is not None and is_resumed:
+            before = plan.record
+            put = found.put(
+                state=before.state, failure=before.failure, ended_at=before.ended_at
+            )
+            await store.commit(Effects(puts=[put._replace(due_at=plan.due_at)]))
+        raise WrongState(
+            f"plan {id_text(plan.id)} cannot go on: job {id_text(refused[0])} was not "
+            "retried, because another job has its key, or a transaction holds it",
+            cure="Wait until that job has ended, or cancel it; then retry the plan again.",
+            state=plan.record.state,
+        )

@@ -8,10 +8,11 @@ at the same time do no harm.
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
+from durio.maintenance.plan_deletion import handle_due_plans, release_kept
 from durio.model.effects import Effects, Put
 from durio.model.errors import InvalidPlan
 from durio.model.failure import ShortFailure, short_failure
@@ -26,38 +27,45 @@ from durio.model.plan_failure import (
     handler_id,
     handlers,
 )
+from durio.model.plan_layout import ended_log, failed_log
 from durio.model.plan_payload import failure_payload, plan_place_of
-from durio.model.plan_record import KEPT_SECONDS, FirstFailure, PlanState, plan_kind
+from durio.model.plan_record import (
+    KEPT_SECONDS,
+    FirstFailure,
+    PlanRecord,
+    PlanState,
+    dump_record,
+    load_record,
+    plan_kind,
+)
 from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import CancelJobs
 from durio.ports.logs import Entry
-from durio.ports.plan_reader import StoredPlan, find_plan
+from durio.ports.plan_reader import (
+    SETTLED_MAX,
+    Layouts,
+    Position,
+    StoredPlan,
+    find_plan,
+    find_whole_plan,
+    read_position,
+    with_changes,
+)
+from durio.ports.plan_sweep import cancel_plans, steps
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-BATCH_MAX = 200  # entries per turn
-STEP_JOBS = 1000  # in one transaction
+BATCH_MAX = 500  # entries per turn
+TRIES_MAX = 20  # of a failure whose plan is changed meanwhile
 BUSY_SECONDS, IDLE_SECONDS = 0.0, 0.5
-DELETE_SECONDS = 30.0  # between two looks for plans past their retention
+DUE_SECONDS = 1.0  # between two looks for plans that are due
 META_BYTES_MAX = 16 * 1024
 
 
-class Position(NamedTuple):
-    """How far a log was read: the record that says so."""
-
-    kind: str
-    log: str
-    offset: int
-    version: int
-
-    def moved_to(self, offset: int) -> Put:
-        body = msgspec.json.encode(offset)
-        return Put(self.kind, self.log, body, if_version=self.version)
-
-
+# Returns what is written with the new position; None: the entries are read again.
 Handle = Callable[
-    [Sequence[Entry], dict[bytes, StoredJob]], Coroutine[Any, Any, list[Put]]
+    [Sequence[Entry], dict[bytes, StoredJob]], Coroutine[Any, Any, list[Put] | None]
 ]
 
 
@@ -72,28 +80,39 @@ class PlanKeeper:
     dead_seconds: float  # how long failed plans are kept
     positions: dict[str, Position] = field(default_factory=dict[str, Position])
     deletes_at: float = 0.0  # by the monotonic clock
+    layouts: Layouts = field(default_factory=Layouts)
 
     async def turn(self) -> float:
-        """Settle what earlier calls have left, then read both logs; return the pause."""
-        settled = await self.store.settle(STEP_JOBS)
-        failures, ends = f"pf:{self.namespace}", f"pe:{self.namespace}"
-        lengths = await self.store.log_lengths([failures, ends])
-        worked = False
-        if failures in lengths:
-            worked |= await self._read(failures, lengths[failures], self._failed)
-        if ends in lengths:
-            worked |= await self._read(ends, lengths[ends], self._ended)
+        """Handle what has ended, then delete; return the pause."""
+        is_busy = await self.handle_ends()
         if self.clock.monotonic() >= self.deletes_at:
-            self.deletes_at = self.clock.monotonic() + DELETE_SECONDS
-            await self._delete_due()
-        is_busy = worked or settled.next_due_seconds is not None
+            self.deletes_at = self.clock.monotonic() + DUE_SECONDS
+            now = self.clock.now()
+            if await handle_due_plans(self.store, self.namespace, now):
+                self.deletes_at = 0.0
         return BUSY_SECONDS if is_busy else IDLE_SECONDS
+
+    async def handle_ends(self) -> bool:
+        """Settle what earlier calls have left, then read both logs; False: nothing left.
+
+        A worker that runs until its queues are empty calls this, too.
+        """
+        settled = await self.store.settle(SETTLED_MAX)
+        failures, ends = failed_log(self.namespace), ended_log(self.namespace)
+        lengths = await self.store.log_lengths([failures, ends])
+        is_busy = bool(settled.count) or settled.next_due_seconds is not None
+        if failures in lengths:
+            is_busy |= await self._read(failures, lengths[failures], self._failed)
+        if ends in lengths:
+            is_busy |= await self._read(ends, lengths[ends], self._ended)
+        return is_busy
 
     async def _read(self, log: str, length: int, handle: Handle) -> bool:
         """Handle new entries of a log; return whether there were any."""
         position = self.positions.get(log)
         if position is None or position.offset < length:
-            position = self.positions[log] = await self._position(log)
+            position = await read_position(self.store, self.namespace, log)
+            self.positions[log] = position
         if position.offset >= length:
             return False
         entries = await self.store.read_log(log, position.offset, limit=BATCH_MAX)
@@ -102,19 +121,14 @@ class PlanKeeper:
         ids = [entry.job for entry in entries if entry.job is not None]
         jobs = {job.id: job for job in await self.store.get(ids)}
         puts = await handle(entries, jobs)
+        if puts is None:
+            return True
         after = entries[-1].offset + 1
-        effects = Effects(puts=[*puts, position.moved_to(after)])
+        moved = position.moved_to(self.namespace, after)
+        effects = Effects(puts=[*puts, moved])
         if (await self.store.commit(effects)).conflict is None:
             await self.store.trim_log(log, after)
         return True
-
-    async def _position(self, log: str) -> Position:
-        kind = f"position:{self.namespace}"
-        found = await self.store.records(kind, [log])
-        if not found:
-            return Position(kind, log, 0, 0)
-        offset = msgspec.json.decode(found[0].body, type=int)
-        return Position(kind, log, offset, found[0].version)
 
     # --- ends
 
@@ -122,59 +136,160 @@ class PlanKeeper:
         self, entries: Sequence[Entry], jobs: dict[bytes, StoredJob]
     ) -> list[Put]:
         """Mark plans whose last node is done."""
-        puts: dict[bytes, Put] = {}
-        for entry in entries:
-            plan = await self._plan_of(jobs.get(entry.job or b""))
-            if plan is None or plan.record.state.is_final:
-                continue
-            now = self.clock.now()
-            put = plan.put(state=PlanState.DONE, ended_at=now)
-            puts[plan.id] = put._replace(due_at=now + KEPT_SECONDS)
+        now = self.clock.now()
+        found = (jobs.get(entry.job or b"") for entry in entries)
+        places = (plan_place_of(job.opts) for job in found if job is not None)
+        names = {place.plan: -1 for place in places if place is not None}
+        puts: dict[str, Put] = {}
+        whole: list[bytes] = []  # a plan in a node's place: the plan around it goes on
+        while names:
+            around: dict[str, int] = {}
+            for name, plan, version in await self._records(list(names)):
+                is_last = names[name] in (-1, plan.nodes - 1)
+                if plan.state.is_final or not is_last:
+                    continue
+                body = dump_record(replace(plan, state=PlanState.DONE, ended_at=now))
+                due_at = plan.kept_until(now + KEPT_SECONDS)
+                kind = plan_kind(self.namespace)
+                puts[name] = Put(kind, name, body, version, due_at)
+                replaces = plan.replaces
+                if replaces is None or replaces.plan is None:
+                    whole.append(id_bytes(name))
+                else:
+                    around[replaces.plan] = replaces.node
+            names = {name: n for name, n in around.items() if name not in puts}
+        await release_kept(self.store, self.namespace, whole)
         return list(puts.values())
+
+    async def _records(self, names: Sequence[str]) -> list[tuple[str, PlanRecord, int]]:
+        """Return the records of plans with their names and versions."""
+        found: list[tuple[str, PlanRecord, int]] = []
+        for record in await self.store.records(plan_kind(self.namespace), names):
+            try:
+                body = load_record(record.body)
+            except InvalidPlan as error:
+                self.emit("plan.unhandled", plan=record.name, error=str(error))
+            else:
+                found.append((record.name, body, record.version))
+        return found
 
     # --- failures
 
     async def _failed(
         self, entries: Sequence[Entry], jobs: dict[bytes, StoredJob]
-    ) -> list[Put]:
+    ) -> list[Put] | None:
         """Cancel what depends on failed nodes, and enqueue the error handlers."""
         for entry in entries:
             job = jobs.get(entry.job or b"")
-            if job is None or job.state not in (DEAD, CANCELLED):
-                continue  # deleted, or retried meanwhile
-            await self._fail(job, entry.tag, short_failure(entry.body))
+            if job is None:
+                continue  # deleted
+            for _ in range(TRIES_MAX):
+                if await self._fail(job, entry.tag, short_failure(entry.body)):
+                    break
+            else:
+                return None
         return []
 
-    async def _fail(self, job: StoredJob, node: int, failure: ShortFailure) -> None:
+    async def _fail(self, job: StoredJob, node: int, failure: ShortFailure) -> bool:
+        """Fail the plan of a job, and the plan whose job it has taken the place of.
+
+        Return False if a plan was changed meanwhile: look again.
+        """
         plan = await self._plan_of(job)
-        if plan is None or plan.record.state in ENDED_BY_HAND:
-            return
-        if job.state == CANCELLED and is_consequence(plan, node):
-            return  # it ran when the rest of its group was cancelled
+        if plan is None or not await self._has_failed(plan, job.id, node):
+            return True
+        own = True
+        while plan is not None:
+            first = FirstFailure(node, *failure, None if own else id_text(job.id))
+            plan = await with_changes(self.store, plan)
+            failed = await self._fail_plan(plan, first, job, failure)
+            if not failed:
+                return failed is not None
+            replaces = plan.record.replaces
+            node, own = 0 if replaces is None else replaces.node, False
+            plan = await self._plan_around(plan)
+        return True
+
+    async def _has_failed(self, plan: StoredPlan, job_id: bytes, node: int) -> bool:
+        """Whether a node is failed, and for itself.
+
+        The job is read after the record of its plan: a retry before that is seen, and one
+        after it is a conflict.
+        """
+        for job in await self.store.get([job_id]):
+            if job.state == CANCELLED:
+                # If not, it ran when the rest of its group was cancelled.
+                return not is_consequence(plan, node)
+            # If not, it was retried.
+            return job.state == DEAD or is_failing_by(plan, node)
+        return False  # deleted
+
+    async def _fail_plan(
+        self,
+        plan: StoredPlan,
+        first: FirstFailure,
+        job: StoredJob,
+        failure: ShortFailure,
+    ) -> bool | None:
+        """Handle the failure of a node; return whether the whole plan has failed.
+
+        None: it was changed meanwhile, by another leader or by a person.
+        """
+        if plan.record.state in ENDED_BY_HAND:
+            return False
+        node = first.node
         fails = fails_plan(plan.layout, node)
         if fails and plan.record.state is PlanState.RUNNING:
-            failed = FirstFailure(node, *failure)
-            plan = await self._change(plan, state=PlanState.FAILING, failure=failed)
-            if plan is None:
-                return  # another leader is at work, or a person has cancelled the plan
-        ids = plan.ids(dependents(plan.layout, node))
-        action = CancelJobs("parent_dead", is_quiet=True)
-        for at in range(0, len(ids), STEP_JOBS):
-            await self.store.act(ids[at : at + STEP_JOBS], action)
+            changed = await self._change(plan, state=PlanState.FAILING, failure=first)
+            if changed is None:
+                return None
+            plan = changed
+        swept = await self._cancel_dependents(plan, dependents(plan.layout, node))
+        if swept is None:
+            return None
+        plan = swept
         calls = handlers(plan.layout, node)
         new = [self._handler_job(plan, call, job, failure) for call in calls]
         puts: list[Put] = []
         if fails and plan.record.state is PlanState.FAILING:
             now = self.clock.now()
             put = plan.put(state=PlanState.FAILED, ended_at=now)
-            puts.append(put._replace(due_at=now + self.dead_seconds))
+            puts.append(
+                put._replace(due_at=plan.record.kept_until(now + self.dead_seconds))
+            )
         answer = await self.store.commit(Effects(new, puts), enters=True)
         if answer.conflict is not None and answer.conflict.what != "record":
             # A closed queue, or a key that another job has: the plan ends without them.
             self.emit(
                 "plan.unhandled", plan=id_text(plan.id), error=answer.conflict.name
             )
-            await self.store.commit(Effects(puts=puts))
+            answer = await self.store.commit(Effects(puts=puts))
+        return fails if answer.conflict is None else None
+
+    async def _cancel_dependents(
+        self, plan: StoredPlan, numbers: list[int]
+    ) -> StoredPlan | None:
+        """Cancel these nodes; None if the plan was changed meanwhile.
+
+        A leader may be late, and the plan resumed: each step also writes the record.
+        """
+        action = CancelJobs("parent_dead", is_quiet=True)
+        for some in steps(plan.ids(numbers)):
+            same = Effects(puts=[plan.same()])
+            try:
+                await self.store.act(some, action, effects=same)
+            except EffectsRefused:
+                return None
+            found = await find_whole_plan(
+                self.store, self.namespace, plan.id, self.layouts
+            )
+            if found is None or found.record != plan.record:
+                return None
+            plan = found
+        for number in plan.replacing.keys() & set(numbers):
+            inner = plan.replacing[number]
+            await cancel_plans(self.store, self.namespace, inner, self.clock.now())
+        return plan
 
     async def _change(
         self, plan: StoredPlan, *, state: PlanState, failure: FirstFailure
@@ -187,7 +302,7 @@ class PlanKeeper:
             return None
         if answer.conflict is not None:
             return None
-        return await find_plan(self.store, self.namespace, plan.id)
+        return await find_whole_plan(self.store, self.namespace, plan.id, self.layouts)
 
     def _handler_job(
         self,
@@ -214,26 +329,25 @@ class PlanKeeper:
         if place is None:
             return None
         try:
-            return await find_plan(self.store, self.namespace, id_bytes(place.plan))
+            return await find_plan(
+                self.store, self.namespace, id_bytes(place.plan), self.layouts
+            )
         except InvalidPlan as error:
             self.emit("plan.unhandled", plan=place.plan, error=str(error))
             return None
 
-    async def _delete_due(self) -> None:
-        """Delete plans past their retention, and cancel those that never became whole."""
-        kind = plan_kind(self.namespace)
-        for record in (await self.store.due_records(kind, limit=BATCH_MAX)).records:
-            plan = await find_plan(self.store, self.namespace, id_bytes(record.name))
-            if plan is None:
-                continue
-            if not plan.record.is_whole:
-                ids = plan.ids(range(plan.record.nodes))
-                action = CancelJobs("plan_not_whole", is_quiet=True)
-                for at in range(0, len(ids), STEP_JOBS):
-                    await self.store.act(ids[at : at + STEP_JOBS], action)
-            await self.store.drop_logs(plan.logs())
-            gone = Put(kind, record.name, None, if_version=record.version)
-            await self.store.commit(Effects(puts=[gone]))
+    async def _plan_around(self, plan: StoredPlan) -> StoredPlan | None:
+        """Return the plan of the job whose place this plan has taken."""
+        replaces = plan.record.replaces
+        if replaces is None or replaces.plan is None:
+            return None
+        return await find_plan(self.store, self.namespace, id_bytes(replaces.plan))
+
+
+def is_failing_by(plan: StoredPlan, node: int) -> bool:
+    """Whether this failure was not handled to its end before its node was retried."""
+    first, state = plan.record.failure, plan.record.state
+    return state is PlanState.FAILING and first is not None and first.node == node
 
 
 def is_consequence(plan: StoredPlan, node: int) -> bool:
@@ -242,4 +356,4 @@ def is_consequence(plan: StoredPlan, node: int) -> bool:
     return first is not None and node in dependents(plan.layout, first.node)
 
 
-ENDED_BY_HAND = (PlanState.CANCELLING, PlanState.CANCELLED, PlanState.DONE)
+ENDED_BY_HAND = (PlanState.CANCELLING, PlanState.CANCELLED)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from durio.model.effects import Effects
 from durio.model.job import CANCELLED, DEAD, DONE
+from durio.model.plan_change import PlanChange
 
 
 class OutcomeKind(IntEnum):
@@ -33,6 +34,7 @@ class Reason:
     REQUESTED = "requested"
     INPUT_TOO_LARGE = "input_too_large"  # of a node of a plan
     INPUT_LOST = "input_lost"
+    PLAN_REFUSED = "plan_refused"  # what it asked of its plan could not be stored
 
 
 class KeepRule(NamedTuple):
@@ -66,6 +68,8 @@ class Outcome(NamedTuple):
     is_quiet: bool = (
         False  # done: append no entries of `on_end`; the effects do so later
     )
+    # done: what the task asked of its plan. The worker turns it into effects.
+    change: PlanChange | None = None
 
 
 def with_progress(end: Outcome) -> list[Outcome]:

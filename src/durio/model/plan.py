@@ -176,6 +176,20 @@ class PlanValue(Link):
 AnyLink = SignatureValue | PlanValue
 
 
+def signatures_of(link: AnyLink) -> list[SignatureValue]:
+    """Return all signatures of a plan, its handlers included."""
+    found: list[SignatureValue] = []
+    waiting = [link]
+    while waiting:
+        link = waiting.pop()
+        waiting += link.error_handlers
+        if isinstance(link, SignatureValue):
+            found.append(link)
+        else:
+            waiting += link.members
+    return found
+
+
 def first_signatures(link: AnyLink) -> Iterator[SignatureValue]:
     """Yield the signatures that get what stands before a plan."""
     waiting = [link]

@@ -4,7 +4,7 @@ A node fails if its job is dead or was cancelled by hand. Every plan around it f
 to a group with `on_error="collect"`, which takes the failure as one of its items.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -31,20 +31,29 @@ def dependents(layout: PlanLayout, number: int) -> list[int]:
     around it with `cancel_rest`. Nodes among them that have ended are left as they are.
     """
     # A group that collects the failure goes on: its log is not followed.
-    seen = {end.log for end in layout.nodes[number].on_end if end.when & DEAD_END}
-    found: set[int] = set()
-    waiting = [number]
-    while waiting:
-        for end in layout.nodes[waiting.pop()].on_end:
-            if end.when & DONE_END and end.log not in seen:
-                seen.add(end.log)
-                new = layout.waiters.get(end.log, [])
-                found.update(new)
-                waiting += new
+    seen = {end.log for end in layout.node(number).on_end if end.when & DEAD_END}
+    found = followers(layout, [number], seen)
     for scope in failed_scopes(layout, number):
         if layout.scopes[scope].plan.cancels_rest:
             found |= {*range(layout.scopes[scope].first, layout.scopes[scope].end)}
+            found |= {n for n in layout.added if scope in layout.scopes_of(n)}
     return sorted(found - {number})
+
+
+def followers(
+    layout: PlanLayout, numbers: Iterable[int], seen: Iterable[str] = ()
+) -> set[int]:
+    """Return the nodes that wait for these, also through others; not by the logs `seen`."""
+    found, logs = set[int](), set(seen)
+    waiting = [*numbers]
+    while waiting:
+        for end in layout.node(waiting.pop()).on_end:
+            if end.when & DONE_END and end.log not in logs:
+                logs.add(end.log)
+                new = layout.waiters.get(end.log, [])
+                found.update(new)
+                waiting += new
+    return found
 
 
 def fails_plan(layout: PlanLayout, number: int) -> bool:
@@ -66,7 +75,7 @@ def handlers(layout: PlanLayout, number: int) -> list[HandlerCall]:
 
     A second failure names the handlers of a plan again: their ids are the same.
     """
-    signature = layout.nodes[number].signature
+    signature = layout.node(number).signature
     own = () if signature is None else signature.error_handlers
     calls = [
         HandlerCall(handler, f"n{number}", position, NESTING_MAX + 1)

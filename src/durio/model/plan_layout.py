@@ -15,22 +15,23 @@ become the result of one job, a node with the system task `join` follows the gro
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeGuard
 
-from durio.model.errors import InvalidPlan
 from durio.model.ids import uuid7
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
 from durio.model.plan import AnyLink, PlanValue, SignatureValue
+from durio.model.plan_change import NO_ENDS, InheritedEnds
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN
 from durio.model.plan_place import Input
 
 JOIN = "join"  # name of the system task that returns its input
-ENDS_MAX = 8  # OnEnds of a job
-WRITTEN_AT_ONCE_MAX = 1000  # nodes of a plan that is stored in one transaction
+# Nodes of a plan that is stored in one transaction. It takes 1,000 rows, and a record and
+# the entries of a large shape are among them.
+WRITTEN_AT_ONCE_MAX = 900
 
 
 class PlanNode(NamedTuple):
@@ -43,6 +44,16 @@ class PlanNode(NamedTuple):
     on_end: tuple[OnEnd, ...]
     input: Input | None  # None: the call has only its own arguments
     scope: int | None  # number of the innermost scope
+    group: int | None = None  # number of the innermost group
+
+
+class PlanGroup(NamedTuple):
+    """A group whose members may add others to it."""
+
+    log: str
+    is_collected: bool
+    scope: int | None  # number of the innermost scope of its members
+    failure_ends: tuple[OnEnd, ...]  # of its members
 
 
 class PlanScope(NamedTuple):
@@ -61,7 +72,41 @@ class PlanLayout:
 
     nodes: list[PlanNode]
     scopes: list[PlanScope]
+    groups: list[PlanGroup]
     go: str | None  # the log that first nodes wait for; None: they wait for nothing
+    failures: str  # the log of failed nodes
+    added: dict[int, PlanNode] = field(default_factory=dict[int, PlanNode])
+
+    def node(self, number: int) -> PlanNode:
+        """Return a node by its number, also one that was added."""
+        return self.nodes[number] if number < len(self.nodes) else self.added[number]
+
+    def without_added(self) -> "PlanLayout":
+        """Return a copy to which nodes can be added."""
+        copy = replace(self, added={})
+        copy.__dict__["waiters"] = self.waiters  # added nodes wait for nothing
+        return copy
+
+    def ends_of_added(self, group: int, number: int) -> tuple[OnEnd, ...]:
+        """Return the ends of a node that is added to a group."""
+        into = self.groups[group]
+        failed = OnEnd(self.failures, FAILED_END, number)
+        if into.is_collected:
+            return OnEnd(into.log, ANY_END, number), failed
+        return OnEnd(into.log, DONE_END, number), *into.failure_ends, failed
+
+    def add(self, number: int, group: int, signature: SignatureValue) -> None:
+        """Add a node to a group."""
+        self.added[number] = PlanNode(
+            number,
+            signature,
+            signature.options,
+            None,
+            self.ends_of_added(group, number),
+            None,
+            self.groups[group].scope,
+            group,
+        )
 
     @cached_property
     def waiters(self) -> dict[str, list[int]]:
@@ -74,35 +119,48 @@ class PlanLayout:
 
     def scopes_of(self, number: int) -> Iterator[int]:
         """Yield the numbers of the scopes around a node, innermost first."""
-        scope = self.nodes[number].scope
+        scope = self.node(number).scope
         while scope is not None:
             yield scope
             scope = self.scopes[scope].outer
 
 
 def lay_out(
-    plan: AnyLink, plan_id: bytes, namespace: str, last_ends: tuple[OnEnd, ...] = ()
+    plan: AnyLink,
+    plan_id: bytes,
+    namespace: str,
+    inherited: InheritedEnds = NO_ENDS,
 ) -> PlanLayout:
-    """Compile a plan; the last node also has `last_ends`.
+    """Compile a plan; `inherited` are the ends of the job whose place it takes.
 
-    The work is linear in nodes and logs. Raises InvalidPlan if the last node would have
-    more than 8 OnEnds.
+    The work is linear in nodes and logs.
     """
-    if len(last_ends) > ENDS_MAX - 2:
-        raise InvalidPlan(
-            f"the last node would append to {len(last_ends) + 2} logs, over the bound of "
-            f"{ENDS_MAX}",
-            cure="Replace a node by a plan less often in a row.",
-        )
-    compiler = Compiler(plan_id, namespace)
-    ended = OnEnd(f"pe:{namespace}", DONE_END, 0)
-    compiler.place_value(plan, START, (ended, *last_ends))
+    compiler = Compiler(plan_id, namespace, inherited.failure)
+    ended = OnEnd(ended_log(namespace), DONE_END, 0)
+    compiler.place_value(plan, START, (ended, *inherited.last))
     nodes, go = compiler.nodes, None
     if len(nodes) > WRITTEN_AT_ONCE_MAX:
         go = f"p:{namespace}/{plan_id.hex()}/go"
         wait = Wait(go, 0)
         nodes = [n if n.wait is not None else n._replace(wait=wait) for n in nodes]
-    return PlanLayout(nodes, compiler.scopes, go)
+    failures = failed_log(namespace)
+    return PlanLayout(nodes, compiler.scopes, compiler.groups, go, failures)
+
+
+def plan_of_log(log: str) -> tuple[str, bytes]:
+    """Return the namespace and the id of the plan of a log `j:...`."""
+    namespace, plan_id, _ = log[2:].split("/")
+    return namespace, bytes.fromhex(plan_id)
+
+
+def failed_log(namespace: str) -> str:
+    """Return the log of failed nodes of all plans."""
+    return f"pf:{namespace}"
+
+
+def ended_log(namespace: str) -> str:
+    """Return the log of plans that are done."""
+    return f"pe:{namespace}"
 
 
 def node_id(plan_id: bytes, number: int) -> bytes:
@@ -112,6 +170,11 @@ def node_id(plan_id: bytes, number: int) -> bytes:
     """
     bits = _hash_bits(plan_id, 42) << 32 | number
     return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)
+
+
+def may_be_node(job_id: bytes) -> bool:
+    """Whether a job may be a node, by its id; so may 1 of 256 other jobs."""
+    return job_id[12:13] == b"\0"
 
 
 def _hash_bits(data: bytes, bits: int) -> int:
@@ -140,15 +203,19 @@ class GroupLog:
 class Compiler:
     """Places the nodes of one plan, in written order."""
 
-    def __init__(self, plan_id: bytes, namespace: str) -> None:
+    def __init__(
+        self, plan_id: bytes, namespace: str, failure_ends: tuple[OnEnd, ...]
+    ) -> None:
         self.nodes: list[PlanNode] = []
         self.scopes: list[PlanScope] = []
+        self.groups: list[PlanGroup] = []
         self._log_prefix = f"j:{namespace}/{plan_id.hex()}/"
         self._logs = 0
-        self._failures = f"pf:{namespace}"
+        self._failures = failed_log(namespace)
         # The state at the place that is compiled now.
         self._scope: int | None = None
-        self._failure_ends: tuple[OnEnd, ...] = ()  # of a member that is collected
+        self._group: int | None = None
+        self._failure_ends = failure_ends  # of a member that is collected
         self._defaults = NO_OPTIONS
         self._merged: dict[int, CallOptions] = {}  # id of options -> with the defaults
 
@@ -157,7 +224,7 @@ class Compiler:
     ) -> None:
         """Place a signature or plan whose value is the result of one node with these ends."""
         if isinstance(link, SignatureValue):
-            self._add(link, before, ends)
+            self._add(link, before, ends, self._scope)
             return
         outside = self._enter(link)
         if link.kind == "chain":
@@ -165,14 +232,17 @@ class Compiler:
                 before = self._place(member, before)
             self.place_value(link.members[-1], before, ends)
         else:
-            self._add(None, self._place_group(link, before), ends)
+            before = self._place_group(link, before)
+            # A group collects the failures of its members, not that of its own join.
+            scope = outside[0] if link.is_collected else self._scope
+            self._add(None, before, ends, scope)
         self._leave(link, outside)
 
     def _place(self, link: AnyLink, before: Before) -> Before:
         """Place what another node follows; return what that node waits for."""
         if isinstance(link, SignatureValue):
             log = self._new_log()
-            self._add(link, before, (OnEnd(log, DONE_END, 0),))
+            self._add(link, before, (OnEnd(log, DONE_END, 0),), self._scope)
             return Before(Wait(log, 0), Input("one", log))
         outside = self._enter(link)
         if link.kind == "chain":
@@ -186,7 +256,12 @@ class Compiler:
     def _place_group(self, group: PlanValue, before: Before) -> Before:
         kind = "collected" if group.is_collected else "list"
         log = self._new_log()
+        around, self._group = self._group, len(self.groups)
+        self.groups.append(
+            PlanGroup(log, group.is_collected, self._scope, self._failure_ends)
+        )
         count = self._place_members(group, before, GroupLog(log, group.is_collected))
+        self._group = around
         if not count:
             return Before(before.wait, Input(kind, None, 0))
         return Before(Wait(log, count - 1), Input(kind, log, count))
@@ -219,7 +294,11 @@ class Compiler:
         self._failure_ends = around
 
     def _add(
-        self, signature: SignatureValue | None, before: Before, ends: tuple[OnEnd, ...]
+        self,
+        signature: SignatureValue | None,
+        before: Before,
+        ends: tuple[OnEnd, ...],
+        scope: int | None,
     ) -> None:
         number = len(self.nodes)
         failed = OnEnd(self._failures, FAILED_END, number)
@@ -232,7 +311,8 @@ class Compiler:
             before.wait,
             (*ends, *self._failure_ends, failed),
             None if is_immutable else before.input,
-            self._scope,
+            scope,
+            self._group,
         )
         self.nodes.append(node)
 

@@ -10,7 +10,7 @@ from durio.model.errors import InvalidArguments, InvalidOption
 from durio.model.failure import ShortFailure
 from durio.model.ids import id_text
 from durio.model.job import StoredJob
-from durio.model.options import row_options
+from durio.model.options import NO_ROW_OPTIONS, row_options
 from durio.model.plan import SignatureValue
 from durio.model.plan_ends import PlanFailure
 from durio.model.plan_place import PlanPlace
@@ -58,6 +58,12 @@ def decode_chunk(codec: ArgumentCodec, payload: bytes) -> list[Arguments]:
             cure="Enqueue through Durio: task.chunks(rows, 100).",
         ) from None
     return [codec.decode(bytes(call)) for call in calls]
+
+
+def placed_options(stored: bytes | None, place: PlanPlace) -> bytes:
+    """Return the options of a job with another place in a plan."""
+    options = NO_ROW_OPTIONS if stored is None else row_options(stored)
+    return encoder.encode(msgspec.structs.replace(options, plan=place))
 
 
 def plan_place_of(stored: bytes | None) -> PlanPlace | None:

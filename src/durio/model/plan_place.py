@@ -17,3 +17,4 @@ class PlanPlace(NamedTuple):
     plan: str  # id of the plan
     node: int  # number of the node
     input: Input | None = None  # None: the call has only its own arguments
+    group: int | None = None  # number of its group, if it was added to one

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from durio.model.errors import InvalidPlan
-from durio.model.logs import OnEnd
+from durio.model.plan_change import NO_ENDS, InheritedEnds
 from durio.model.plan_layout import PlanLayout, lay_out
 from durio.model.plan_shape import plan_of_shape
 
 SHAPE_BYTES_MAX = 48 * 1024  # of a record; a larger shape is in a log
 SHAPE_ENTRY_BYTES = 30 * 1024
+WRITTEN_SECONDS_MAX = 300.0  # then the leader cancels a plan that is not whole
 KEPT_SECONDS = 7 * 86400.0  # after the end of a plan that is done or cancelled
 
 
@@ -39,6 +40,18 @@ class FirstFailure(msgspec.Struct, frozen=True):
     node: int  # number of the node
     type: str  # class of the exception
     message: str  # text of the exception
+    job: str | None = (
+        None  # the job that failed, if it is of a plan in the node's place
+    )
+
+
+class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The job whose place a plan has taken."""
+
+    job: str  # its id
+    plan: str | None = None  # its plan; None: it is in none
+    node: int = 0  # its number there
+    depth: int = 1  # how many plans in a row have taken the place of a job
 
 
 class PlanRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -52,11 +65,25 @@ class PlanRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     is_whole: bool = True  # False: it is being written
     resumed: int = 0  # how often it was retried
     failure: FirstFailure | None = None
-    last_ends: tuple[OnEnd, ...] = ()  # of its last node, beside those of any plan
+    key: str | None = None  # name of the record of its key
+    key_until: float = 0.0  # end of the window of its key: it is kept until then
+    replaces: Replaced | None = None
+    inherited: InheritedEnds = NO_ENDS  # what its nodes append for the replaced job
+
+    def kept_until(self, due_at: float) -> float:
+        """Return when an ended plan is deleted: not before the window of its key ends."""
+        return max(due_at, self.key_until)
 
     def layout(self, plan_id: bytes, namespace: str, shape: Any) -> PlanLayout:
         """Lay the plan out again, without the arguments of its nodes."""
-        return lay_out(plan_of_shape(shape), plan_id, namespace, self.last_ends)
+        return lay_out(plan_of_shape(shape), plan_id, namespace, self.inherited)
+
+
+class PlanHolder(msgspec.Struct, frozen=True):
+    """The body of the record of a plan's key."""
+
+    plan: str  # id of the plan
+    digest: str  # of its shape and arguments
 
 
 _decoder = msgspec.json.Decoder(PlanRecord)
@@ -64,6 +91,10 @@ _decoder = msgspec.json.Decoder(PlanRecord)
 
 def plan_kind(namespace: str) -> str:
     return f"plan:{namespace}"
+
+
+def plan_key_kind(namespace: str) -> str:
+    return f"plan_key:{namespace}"
 
 
 def shape_log(namespace: str, plan_id: bytes) -> str:
@@ -74,10 +105,21 @@ def load_record(body: bytes) -> PlanRecord:
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise InvalidPlan(
-            f"the record of the plan is damaged: {error}",
-            cure="Cancel its jobs by id, and enqueue the plan again.",
-        ) from None
+        raise damaged_plan("record", error) from None
+
+
+def load_shape(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise damaged_plan("shape", error) from None
+
+
+def damaged_plan(part: str, error: Exception) -> InvalidPlan:
+    return InvalidPlan(
+        f"the {part} of the plan is damaged: {error}",
+        cure="Cancel its jobs by id, and enqueue the plan again.",
+    )
 
 
 def dump_record(record: PlanRecord) -> bytes:

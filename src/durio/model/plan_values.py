@@ -1,7 +1,7 @@
 """Decode the value of a plan by the result types of its tasks."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -11,33 +11,52 @@ from durio.model.plan_ends import Collected, Err, Ok
 from durio.model.plan_layout import is_unrolled
 
 Decoder = Callable[[bytes], Any]
+Item = TypeVar("Item")
 
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _ends = msgspec.json.Decoder(list[Ok[msgspec.Raw] | Err])
 
 
 def plan_value(
-    link: AnyLink, result: bytes, decoder_of: Callable[[str], Decoder | None]
+    link: AnyLink,
+    result: bytes,
+    decoder_of: Callable[[str], Decoder | None],
+    added: Sequence[str] = (),
 ) -> Any:
-    """Return the value of a plan from the stored result of its last node."""
+    """Return the value of a plan from the stored result of its last node.
+
+    `added` are the tasks of members that were added to its last group.
+    """
     if isinstance(link, SignatureValue):
         one = decoder_of(link.task) or decode
         if link.rows is None:
             return one(result)
         return [one(bytes(item)) for item in _items.decode(result)]
     if link.kind == "chain":
-        return plan_value(link.members[-1], result, decoder_of)
+        return plan_value(link.members[-1], result, decoder_of, added)
     members = unrolled_members(link)
+    members += [SignatureValue(task, (), {}) for task in added]
     if link.is_collected:
-        ends = zip(members, _ends.decode(result), strict=True)
+        ends = with_members(members, _ends.decode(result))
         return Collected(
             end
             if isinstance(end, Err)
             else Ok(plan_value(m, bytes(end.value), decoder_of))
             for m, end in ends
         )
-    items = zip(members, _items.decode(result), strict=True)
+    items = with_members(members, _items.decode(result))
     return [plan_value(m, bytes(item), decoder_of) for m, item in items]
+
+
+def with_members(
+    members: Sequence[AnyLink], items: Sequence[Item]
+) -> list[tuple[AnyLink, Item]]:
+    """Return each item with its member; items of added members come last.
+
+    The tasks of members that were added to a group inside the group are not known here.
+    """
+    unknown = [SignatureValue("", (), {})] * (len(items) - len(members))
+    return list(zip([*members, *unknown], items, strict=True))
 
 
 def unrolled_members(group: PlanValue) -> list[AnyLink]:

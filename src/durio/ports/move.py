@@ -153,10 +153,15 @@ class ExportJobs(Protocol):
         """Return the numbers of workers and running jobs."""
         ...
 
+    async def check(self) -> None:
+        """Raise OperatingError if there are jobs that cannot leave."""
+        ...
+
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
         """Accept no new workers and make the present ones end; jobs are still accepted.
 
-        Returns the mark in force, which may be that of an older move.
+        Jobs that wait for other jobs are not accepted. Raises OperatingError as `check`
+        does. Returns the mark in force, which may be that of an older move.
         """
         ...
 

@@ -25,6 +25,7 @@ from durio.model.job import DEAD, READY, StoredJob
 from durio.model.names import did_you_mean, task_name
 from durio.model.quantities import Duration, seconds
 from durio.ports.browse import Query
+from durio.ports.plan_reader import has_plan_work
 from durio.ports.store import Store
 from durio.telemetry.log import in_job
 from durio.testing.box_clock import BoxClock
@@ -241,6 +242,8 @@ class Box:
     async def _has_ready(self, app: App) -> bool:
         while (await self._store.promote(PROMOTED_MAX)).count >= PROMOTED_MAX:
             pass
+        if await has_plan_work(self._store, app.name):
+            return True
         rows = await self._store.queues(app.name, counts=True)
         return any(row.jobs(READY) and not row.paused for row in rows)
 

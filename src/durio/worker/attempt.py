@@ -17,16 +17,17 @@ from durio.model.errors import (
     PayloadTooLarge,
     Permanent,
 )
-from durio.model.failure import Failure, encode_failure, failure_of
+from durio.model.failure import encode_failure, failure_of
 from durio.model.ids import id_text
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
+from durio.model.plan_kept import kept_for_plan
 from durio.model.plan_payload import decode_chunk
 from durio.model.retry import Decision, Retry, classify
 from durio.model.settings import Settings
-from durio.model.ties import ENTRY_BODY_MAX
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
 from durio.ports.executor import ChildPool, Executor
+from durio.ports.plan_maker import PlanMaker
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.frames import OUR_FRAMES
 from durio.telemetry.log import in_job, structlog_binder
@@ -41,6 +42,7 @@ from durio.telemetry.names import (
     JOB_SNOOZED,
 )
 from durio.worker.attempt_errors import (
+    child_lost,
     control_error,
     is_from_keyboard,
     late_result_error,
@@ -49,12 +51,10 @@ from durio.worker.attempt_errors import (
 from durio.worker.handler_call import call_handler
 from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
 from durio.worker.middleware import Middleware
+from durio.worker.plan_changes import PlanChanges
 from durio.worker.transaction import Begin
 
 NO_VALUE = b"null"  # None, as a result
-NODE_KEPT_SECONDS = (
-    30 * 86400.0
-)  # a long result, until the nodes behind it have read it
 AttemptEnd = tuple[Outcome, JobEvent | None]  # the event is for when it is accepted
 
 NAME_BY_KIND = {
@@ -81,7 +81,9 @@ class AttemptRunner:
         keeps: Mapping[str, KeepRule],
         worker_name: str,
         report: Callable[[Attempt, bytes], None],
+        plans: PlanMaker,
         begin: Begin | None = None,
+        plan_changes: PlanChanges | None = None,
         child_pool: ChildPool | None = None,
         loop_ended_message: str = "",
         is_first_in_child: Callable[[], bool] = lambda: False,
@@ -93,7 +95,9 @@ class AttemptRunner:
         self.keeps = keeps
         self.worker_name = worker_name
         self.report = report
+        self.plans = plans
         self.begin = begin  # None in a child, which has no transactions
+        self.plan_changes = plan_changes  # None in a child
         self.child_pool = child_pool
         # In a child: the error if its loop is ended; whether the attempt is its first.
         self._loop_ended_message = loop_ended_message
@@ -180,7 +184,9 @@ class AttemptRunner:
     def _returned(self, attempt: Attempt, value: Any) -> AttemptEnd:
         results = attempt.handler.codec.result
         try:
-            if attempt.is_chunk:
+            if attempt.plan is not None:
+                result = attempt.plan.result(value, results.encode)
+            elif attempt.is_chunk:
                 result = b"[" + b",".join(map(results.encode, value)) + b"]"
             else:
                 result = results.encode(value)
@@ -211,13 +217,12 @@ class AttemptRunner:
         seconds = attempt.handler.result_seconds
         if overrides is not None and overrides.result_seconds is not None:
             seconds = overrides.result_seconds
-        keep = attempt.keep
-        if attempt.is_node and len(result) > ENTRY_BODY_MAX:
-            # Nodes behind it read the result from its record.
-            keep = KeepRule(max(NODE_KEPT_SECONDS, keep.seconds if keep else 0.0))
-        return Outcome(claim.id, claim.claim_no, 0, result, seconds, keep)
-
-    # --- ends in the task's own transaction
+        keep, effects = attempt.keep, None
+        if overrides is not None and overrides.plan is not None:
+            keep, effects = kept_for_plan(claim, overrides.plan.plan, result, keep)
+        done = Outcome(claim.id, claim.claim_no, 0, result, seconds, keep)
+        done = done._replace(effects=effects)
+        return done if attempt.plan is None else attempt.plan.added_to(done)
 
     def final_outcome(self, attempt: Attempt) -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits.
@@ -226,11 +231,13 @@ class AttemptRunner:
         """
         results, value = attempt.handler.codec.result, attempt.given_result
         try:
-            if value is NO_RESULT:
-                results.check_missing()
-                value = None
-            outcome = self._outcome(attempt, results.encode(value))
-            return outcome._replace(progress=attempt.progress)
+            result = None if attempt.plan is None else attempt.plan.replaced
+            if result is None:
+                if value is NO_RESULT:
+                    results.check_missing()
+                    value = None
+                result = results.encode(value)
+            return self._outcome(attempt, result)._replace(progress=attempt.progress)
         except PayloadTooLarge as error:
             raise Permanent(error.what) from error
 
@@ -272,7 +279,8 @@ class AttemptRunner:
                 if attempt.interrupt_reason is InterruptReason.CANCEL
                 else OutcomeKind.RELEASE
             )
-            outcome = Outcome(claim.id, claim.claim_no, kind, keep=attempt.keep)
+            keep = attempt.keep_if_cancelled
+            outcome = Outcome(claim.id, claim.claim_no, kind, keep=keep)
             return outcome, self._event(attempt, outcome)
         decision = classify(
             control_error(error),
@@ -297,6 +305,10 @@ class AttemptRunner:
         )
         return self._failed(attempt, error)
 
+    def refused(self, attempt: Attempt, error: BaseException) -> AttemptEnd:
+        """Return the outcome of an attempt whose plan could not be changed."""
+        return self._dead(attempt, error, Reason.PLAN_REFUSED)
+
     def stopped(self, attempt: Attempt) -> AttemptEnd:
         """Return the outcome of an attempt that the worker stopped from outside."""
         return self._failed(attempt, asyncio.CancelledError())
@@ -310,15 +322,7 @@ class AttemptRunner:
         only if this job was the first one there (`is_cause`).
         """
         claim = attempt.claim
-        failure = Failure(
-            type="ChildLost",
-            message=how,
-            traceback=stack,
-            attempt=attempt.number,
-            at=self.clock.now(),
-            worker=self.worker_name,
-            logs=tuple(attempt.log_lines()),
-        )
+        failure = child_lost(attempt, how, stack, self.clock.now(), self.worker_name)
         outcome = Outcome(
             claim.id,
             claim.claim_no,
@@ -363,7 +367,7 @@ class AttemptRunner:
             claim.id,
             claim.claim_no,
             kind,
-            keep=attempt.keep if kind is OutcomeKind.CANCEL else None,
+            keep=attempt.keep_if_cancelled if kind is OutcomeKind.CANCEL else None,
             delay_seconds=decision.delay_seconds,
             error=encode_failure(failure) if keeps_error else None,
             reason=decision.reason,

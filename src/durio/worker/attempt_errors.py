@@ -4,7 +4,9 @@ import traceback
 from typing import cast
 
 from durio.model.errors import Control, DurioError, InvalidResult
+from durio.model.failure import Failure
 from durio.ports.executor import SoftTimeLimit
+from durio.worker.inflight import Attempt
 
 
 def late_result_error(task: str) -> DurioError:
@@ -12,6 +14,21 @@ def late_result_error(task: str) -> DurioError:
     return InvalidResult(
         f"{task} returned a value after ctx.transaction() had recorded another, or none",
         cure="Give it inside the block: return ctx.result(value).",
+    )
+
+
+def child_lost(
+    attempt: Attempt, how: str, stack: str, now: float, worker: str
+) -> Failure:
+    """Return the failure of an attempt whose child process died."""
+    return Failure(
+        type="ChildLost",
+        message=how,
+        traceback=stack,
+        attempt=attempt.number,
+        at=now,
+        worker=worker,
+        logs=tuple(attempt.log_lines()),
     )
 
 

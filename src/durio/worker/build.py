@@ -17,12 +17,14 @@ from durio.ports.store import Store
 from durio.ports.transactions import OwnTransaction
 from durio.telemetry.emit import Emit
 from durio.worker.attempt import AttemptRunner
+from durio.worker.burst_end import BurstEnd
 from durio.worker.claim import ClaimLoop
 from durio.worker.heartbeat import Heartbeat, VitalsReporter
 from durio.worker.lanes import Lanes, quotas_for
 from durio.worker.lease_events import LeaseEvents
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
+from durio.worker.plan_changes import PlanChanges
 from durio.worker.register import Registration
 from durio.worker.side_loop import FailStop
 from durio.worker.slots import Slots
@@ -62,6 +64,7 @@ class WorkerBuilder:
         self._outcomes = OutcomeBuffer(
             ports.emit, self._hooks.notify, has_hooks=bool(config.hooks.by_kind)
         )
+        self._plan_changes = PlanChanges(ports.store, ports.clock)
         self._quotas = quotas_for(config.serving, self._settings.concurrency)
         self._lanes = Lanes(
             config.namespace, config.serving, self._quotas, ports.clock.random
@@ -130,12 +133,21 @@ class WorkerBuilder:
             namespace=self._config.namespace,
             lanes=self._lanes,
             known=sorted(self._config.handlers),
-            is_burst=self._config.is_burst,
+            burst_end=self._build_burst_end(),
             settings=self._settings,
             input_bytes_max=self._config.settings.plan.input_bytes_max,
             on_broken=self._stop.fail,
             outcomes=self._outcomes,
             make_slots=self._build_slots,
+        )
+
+    def _build_burst_end(self) -> BurstEnd | None:
+        config = self._config
+        if config.burst_plans is None:
+            return None
+        serves = self._lanes.serves
+        return BurstEnd(
+            self._store, self._clock, config.namespace, serves, config.burst_plans
         )
 
     def _build_slots(self, claims: ClaimLoop) -> Slots:
@@ -156,6 +168,7 @@ class WorkerBuilder:
                 config.tasks,
                 self._settings.unknown_task_seconds,
             ),
+            plan_changes=self._plan_changes,
             quotas=self._quotas,
             sort=self._lanes.sort if config.serving.is_strict else None,
             has_time_limits=config.has_time_limits,
@@ -171,7 +184,9 @@ class WorkerBuilder:
             keeps=config.keeps,
             worker_name=config.name,
             report=claims.report_progress,
+            plans=config.plans,
             begin=self._begin_transaction,
+            plan_changes=self._plan_changes,
             child_pool=self._ports.child_pool,
         )
 

@@ -26,13 +26,13 @@ from durio.model.errors import (
     StoreError,
     StoreFull,
 )
-from durio.model.job import READY, RUNNING
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.settings import WorkerSettings
 from durio.ports.clock import Clock
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
+from durio.worker.burst_end import BurstEnd
 from durio.worker.inflight import Attempt
 from durio.worker.input_fetcher import InputFetcher
 from durio.worker.lanes import Lanes
@@ -67,7 +67,7 @@ class ClaimLoop:
         namespace: str,
         lanes: Lanes,
         known: Sequence[str],
-        is_burst: bool,
+        burst_end: BurstEnd | None,
         settings: WorkerSettings,
         input_bytes_max: int,
         on_broken: Callable[[DurioError], None],
@@ -82,7 +82,7 @@ class ClaimLoop:
         self._lanes = lanes
         self._paused_meanwhile: frozenset[str] = frozenset()
         self._known = known
-        self._is_burst = is_burst
+        self._burst_end = burst_end
         self._settings = settings
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
@@ -249,6 +249,7 @@ class ClaimLoop:
         if self.slots.awaits_mark and self._outcomes.has_sent_mark:
             self.slots.apply_mark_answer({refused.id for refused in answer.rejected})
         self._outcomes.apply_answer(answer)
+        self._outcomes.end_refused(self.slots.runner.refused, self.nudge)
         if self.slots.reports_started:
             self._outcomes.report()  # the end of an attempt comes before the next start
         else:
@@ -378,22 +379,21 @@ class ClaimLoop:
     # --- bursts
 
     async def _is_burst_over(self, answer: Exchanged) -> bool:
-        """Whether nothing is ready or running in the served lanes, on any worker."""
-        if not self._is_burst or answer.claims or answer.more or len(self._outcomes):
+        """Whether nothing is left in the served lanes on any worker, nor of plans."""
+        end = self._burst_end
+        if end is None or answer.claims or answer.more or self._has_own_work:
             return False  # `more`: some lanes have not been tried yet
-        if not self.slots.is_idle or self.slots.awaits_mark:
-            return False
-        if self.inputs.held or self._settler.is_busy:
-            return False
         await self._learn_lanes()
-        try:
-            rows = await self._store.queues(self._namespace, counts=True)
-        except StoreError:
-            return False
-        # Tasks unknown here are for other workers; paused lanes wait.
-        return not any(
-            row.jobs(RUNNING)
-            or (row.jobs(READY) and not row.paused and not self.slots.skips_unknown)
-            for row in rows
-            if self._lanes.serves(row.name)
+        left = await end.look(skips_unknown=self.slots.skips_unknown)
+        self._is_woken |= left == "plans"  # there may be jobs now
+        return left == "nothing"
+
+    @property
+    def _has_own_work(self) -> bool:
+        is_idle = self.slots.is_idle and not self.slots.awaits_mark
+        return bool(
+            not is_idle
+            or len(self._outcomes)
+            or self.inputs.held
+            or self._settler.is_busy
         )

@@ -10,7 +10,9 @@ from durio.model.codec import encode
 from durio.model.errors import UsageError
 from durio.model.ids import id_text
 from durio.model.job import Progress
+from durio.model.plan import Complete
 from durio.telemetry.log import Logger, in_job, task_logger
+from durio.worker.attempt_plan import AttemptPlan
 from durio.worker.transaction import TaskTransaction
 
 T = TypeVar("T")
@@ -68,6 +70,7 @@ class Context(Generic[D_co]):
     __slots__ = (
         "_give_result",
         "_loop",
+        "_make_plan",
         "_raw_id",
         "_report",
         "_transact",
@@ -96,6 +99,7 @@ class Context(Generic[D_co]):
         loop: asyncio.AbstractEventLoop | None = None,
         transact: Callable[[], TaskTransaction] | None = None,
         give_result: Callable[[object], None] | None = None,
+        make_plan: Callable[[], AttemptPlan] | None = None,
     ) -> None:
         self._raw_id = job_id
         self.task = task  # full name of the task
@@ -110,6 +114,7 @@ class Context(Generic[D_co]):
         self._loop = loop
         self._transact = transact
         self._give_result = give_result
+        self._make_plan = make_plan
 
     @classmethod
     def current(cls) -> "Context[Any]":
@@ -200,6 +205,33 @@ class Context(Generic[D_co]):
         if self._give_result is not None:
             self._give_result(value)
         return value
+
+    def replace(self, plan: Complete[T], /) -> T:
+        """Put a plan in the place of this job; return its value from the task.
+
+        The job is then done, and its result is the value of the plan: `job.result()`, and
+        what follows the job in its own plan, wait for it. The plan is stored with the end
+        of the job, or not at all: `return ctx.replace(group(members) | collage.s())`.
+        Raises InvalidPlan or InvalidArguments.
+        """
+        return self._attempt_plan().replace(plan)
+
+    def add(self, *members: Complete[object]) -> None:
+        """Add members to the group that this job is a member of.
+
+        They are stored with the end of the job, if it succeeds. Their values come after
+        those of the other members. They get only their own arguments:
+        `ctx.add(fetch.s(link))`. Raises InvalidPlan or InvalidArguments.
+        """
+        self._attempt_plan().add(members)
+
+    def _attempt_plan(self) -> AttemptPlan:
+        if self._make_plan is None:
+            raise UsageError(
+                "a plain call has no job, and so no plan that it could change",
+                cure="Enqueue the task and let a worker run it.",
+            )
+        return self._make_plan()
 
     def _is_here(self) -> bool:
         try:

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
+from durio.model.errors import UsageError
 from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
 from durio.model.options import RowOptions, row_options
@@ -22,8 +23,11 @@ from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
 from durio.ports.executor import SoftTimeLimit, ThreadCallHandle
 from durio.ports.handler import Handler
+from durio.ports.plan_maker import PlanMaker
 from durio.telemetry.log import log_lines, new_records
+from durio.worker.attempt_plan import AttemptPlan
 from durio.worker.context import Context
+from durio.worker.plan_changes import PlanChanges
 from durio.worker.transaction import Begin, TaskTransaction
 
 NO_RESULT = object()
@@ -38,6 +42,8 @@ class AttemptEnvironment(Protocol):
     loop: asyncio.AbstractEventLoop
     report: "Callable[[Attempt, bytes], None]"
     begin: Begin | None
+    plans: PlanMaker
+    plan_changes: PlanChanges | None
 
     def final_outcome(self, attempt: "Attempt") -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits."""
@@ -70,6 +76,7 @@ class Attempt:
         "is_over",
         "limit_at",
         "overrides",
+        "plan",
         "progress",
         "recorded",
         "runner",
@@ -104,6 +111,7 @@ class Attempt:
         self.recorded: Outcome | None = None
         self.is_commit_unknown = False
         self.given_result: Any = NO_RESULT
+        self.plan: AttemptPlan | None = None  # what it asks of its plan, if anything
         self.soft_hits = 0
         self.interrupt_reason: InterruptReason | None = None
         self.call: ThreadCallHandle | None = None
@@ -150,6 +158,11 @@ class Attempt:
     def is_node(self) -> bool:
         """Whether the job is a node of a plan."""
         return self.overrides is not None and self.overrides.plan is not None
+
+    @property
+    def keep_if_cancelled(self) -> KeepRule | None:
+        """Its own retention; None for a node: a leader looks for its record."""
+        return None if self.is_node else self.keep
 
     @property
     def is_chunk(self) -> bool:
@@ -201,8 +214,20 @@ class Attempt:
                 loop=environment.loop,
                 transact=partial(TaskTransaction, self),
                 give_result=self._set_result,
+                make_plan=self._own_plan,
             )
         return self._context
+
+    def _own_plan(self) -> AttemptPlan:
+        if self.plan is not None:
+            return self.plan
+        if self.is_chunk:
+            raise UsageError(
+                "a job of several calls cannot change its plan",
+                cure="Use task.map(...) instead of task.chunks(...).",
+            )
+        self.plan = AttemptPlan(self.runner.plans, has_plan=self.is_node)
+        return self.plan
 
     def _set_result(self, value: object) -> None:
         self.given_result = value
@@ -212,9 +237,13 @@ class Attempt:
     def environment(self) -> AttemptEnvironment:
         return self.runner
 
-    def done(self) -> Outcome:
+    async def done(self) -> Outcome:
         """Return the outcome as if the attempt ended now, with the result given so far."""
-        return self.runner.final_outcome(self)
+        outcome = self.runner.final_outcome(self)
+        changes = self.runner.plan_changes
+        if outcome.change is None or changes is None:
+            return outcome
+        return await changes.resolved_in_block(self, outcome)
 
     # --- stopping from outside
 

@@ -7,11 +7,14 @@ its event after that, because a transition that the store refused never happened
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from durio.model.errors import DurioError, InvariantBroken
 from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
+from durio.ports.conflicts import Conflict
 from durio.ports.exchange import Exchanged
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import JOB_CANCELLED, JOB_DONE, JOB_FALTERED, JOB_FENCED
 from durio.worker.inflight import Attempt
+from durio.worker.plan_changes import refusal_error
 
 RUNS_AGAIN = frozenset(
     {OutcomeKind.RETRY, OutcomeKind.SNOOZE, OutcomeKind.RELEASE, OutcomeKind.LOST}
@@ -48,6 +51,7 @@ class OutcomeBuffer:
         self._progress: dict[bytes, UnsentOutcome] = {}
         self.sent: list[UnsentOutcome] = []
         self._accepted: list[UnsentOutcome] = []  # not reported yet
+        self._conflicts: list[tuple[UnsentOutcome, Conflict]] = []
 
     def __len__(self) -> int:
         return len(self._unsent)
@@ -123,6 +127,20 @@ class OutcomeBuffer:
             sent = self._without_refused(sent, answer)
         self._accepted += sent
 
+    def end_refused(
+        self,
+        refused: Callable[[Attempt, DurioError], tuple[Outcome, JobEvent | None]],
+        nudge: Callable[[], None],
+    ) -> None:
+        """Add other ends for attempts whose effects were refused: their jobs still run."""
+        conflicts, self._conflicts = self._conflicts, []
+        for sent, conflict in conflicts:
+            if sent.attempt is None:
+                raise InvariantBroken("only attempts have effects")
+            outcome, event = refused(sent.attempt, refusal_error(conflict))
+            self._unsent.append(UnsentOutcome(outcome, sent.attempt, event))
+            nudge()
+
     def report(self) -> None:
         """Report what the store has accepted since the last call."""
         if events := self.take_events():
@@ -156,6 +174,8 @@ class OutcomeBuffer:
                 accepted.append(
                     _as_cancelled(ended) if outcome.id in cancelled else ended
                 )
+            elif refusal.conflict is not None:
+                self._conflicts.append((ended, refusal.conflict))
             elif refusal.already_stored:
                 # An earlier attempt to send, or the task's transaction, committed; its
                 # reply was lost.

@@ -10,19 +10,25 @@ from typing import NamedTuple
 
 import msgspec
 
-from durio.model.errors import DurioError, OperatingError
+from durio.model.errors import DurioError, InvalidArguments, OperatingError
 from durio.model.failure import short_failure
 from durio.model.ids import id_text
 from durio.model.job import DONE, Claim
 from durio.model.outcome import Reason
+from durio.model.plan_change import load_change
 from durio.model.plan_ends import Err, Ok
+from durio.model.plan_layout import plan_of_log
 from durio.model.plan_payload import plan_place_of, with_first
 from durio.model.plan_place import Input
 from durio.ports.logs import Entry
+from durio.ports.plan_reader import change_records, whole_log
 from durio.ports.store import Store
 
-ENTRIES_MAX = 1000  # per read
 JOBS_MAX = 200  # per read of long results
+# Logs with few entries are read together: at most 16 times 100 entries of 4 KiB.
+SHORT_MAX, LOGS_MAX = 16, 100
+
+Tagged = dict[int, Entry]  # the entries of a log, by tag
 
 
 class FailedInput(NamedTuple):
@@ -49,18 +55,20 @@ class PlanInputs:
     ) -> tuple[list[Claim], list[FailedInput]]:
         """Return the claims with their inputs, in order, and those without one.
 
-        A log that several claims wait for is read once. Raises StoreError.
+        A log that several claims wait for is read once, and short ones are read
+        together. Raises StoreError.
         """
-        entries: dict[str, list[Entry]] = {}
+        places = [plan_place_of(claim.opts) for claim in claims]
+        inputs = [None if place is None else place.input for place in places]
+        entries = await self._short_logs([given for given in inputs if given])
         ready: list[Claim] = []
         failed: list[FailedInput] = []
-        for claim in claims:
-            place = plan_place_of(claim.opts)
-            if place is None or place.input is None:
+        for claim, given in zip(claims, inputs, strict=True):
+            if given is None:
                 ready.append(claim)
                 continue
             try:
-                value = await self._value(place.input, entries)
+                value = await self._value(given, entries)
             except InputTooLarge:
                 failed.append(
                     FailedInput(claim, self._too_large(), Reason.INPUT_TOO_LARGE)
@@ -69,19 +77,39 @@ class PlanInputs:
                 error = lost_input(claim, str(missing.args[0]))
                 failed.append(FailedInput(claim, error, Reason.INPUT_LOST))
             else:
-                payload = with_first(claim.payload, value)
-                ready.append(claim._replace(payload=payload))
+                try:
+                    payload = with_first(claim.payload, value)
+                except msgspec.MsgspecError as error:
+                    broken = bad_arguments(claim, error)
+                    failed.append(FailedInput(claim, broken, Reason.BAD_PAYLOAD))
+                else:
+                    ready.append(claim._replace(payload=payload))
         return ready, failed
 
-    async def _value(self, given: Input, entries: dict[str, list[Entry]]) -> bytes:
+    async def _short_logs(self, inputs: Sequence[Input]) -> dict[str, Tagged]:
+        """Read the logs of inputs with few entries, many in one call."""
+        short = (given.log for given in inputs if given.members < SHORT_MAX)
+        logs = list(dict.fromkeys(log for log in short if log is not None))
+        found: dict[str, Tagged] = {}
+        for at in range(0, len(logs), LOGS_MAX):
+            some = logs[at : at + LOGS_MAX]
+            read = await self._store.read_logs(some, limit=SHORT_MAX)
+            # A full one may have more entries.
+            whole = (item for item in read.items() if len(item[1]) < SHORT_MAX)
+            found |= {log: by_tag(entries) for log, entries in whole}
+        return found
+
+    async def _value(self, given: Input, entries: dict[str, Tagged]) -> bytes:
         """Return the input as JSON; raises KeyError if a result is not stored."""
         kind, log, members = given
         if log is None:
             return b"[]"
         if log not in entries:
-            entries[log] = await self._entries(log)
-        by_tag = {entry.tag: entry for entry in entries[log]}
-        chosen = [by_tag[tag] for tag in range(members)]
+            entries[log] = by_tag(await whole_log(self._store, log))
+        tagged = entries[log]
+        chosen = [tagged[tag] for tag in range(members)]
+        if len(tagged) > members:
+            chosen += await self._added(log, tagged)
         bodies = await self._bodies(chosen)
         if kind == "one":
             return bodies[0]
@@ -90,14 +118,13 @@ class PlanInputs:
             bodies = [collected_item(entry, body) for entry, body in pairs]
         return b"[" + b",".join(bodies) + b"]"
 
-    async def _entries(self, log: str) -> list[Entry]:
-        found: list[Entry] = []
-        while True:
-            start = found[-1].offset + 1 if found else 0
-            some = await self._store.read_log(log, start, limit=ENTRIES_MAX)
-            found += some
-            if len(some) < ENTRIES_MAX:
-                return found
+    async def _added(self, log: str, by_tag: dict[int, Entry]) -> list[Entry]:
+        """Return the entries of added members, in the order of those who added them."""
+        namespace, plan_id = plan_of_log(log)
+        records = await change_records(self._store, namespace, plan_id)
+        changes = [load_change(record.body) for record in records]
+        numbers = [add.number for change in changes for add in change.added]
+        return [by_tag[number] for number in numbers if number in by_tag]
 
     async def _bodies(self, chosen: Sequence[Entry]) -> list[bytes]:
         """Return the bodies of entries; long results are in the records of their jobs."""
@@ -125,6 +152,10 @@ class PlanInputs:
         )
 
 
+def by_tag(entries: Sequence[Entry]) -> Tagged:
+    return {entry.tag: entry for entry in entries}
+
+
 def needs_input(claim: Claim) -> bool:
     place = plan_place_of(claim.opts)
     return place is not None and place.input is not None
@@ -137,6 +168,14 @@ def collected_item(entry: Entry, body: bytes) -> bytes:
     kind, message = short_failure(body)
     job = "" if entry.job is None else id_text(entry.job)
     return msgspec.json.encode(Err(kind, message, job))
+
+
+def bad_arguments(claim: Claim, error: Exception) -> DurioError:
+    return InvalidArguments(
+        f"{claim.task}: the stored arguments are damaged: {error}",
+        cure="Edit them: durio dead retry --edit, or enqueue the plan again.",
+        task=claim.task,
+    )
 
 
 def lost_input(claim: Claim, what: str) -> DurioError:

@@ -27,6 +27,7 @@ from durio.worker.first_steps import FirstSteps
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas, Sort
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
+from durio.worker.plan_changes import PlanChanges
 from durio.worker.plan_inputs import FailedInput
 from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
 
@@ -57,6 +58,7 @@ class Slots:
         has_before: bool,
         on_too_many_abandoned: Callable[[int], None],
         versions: TaskVersions,
+        plan_changes: PlanChanges,
         quotas: Quotas | None = None,
         sort: Sort | None = None,
         has_time_limits: bool = True,
@@ -70,6 +72,7 @@ class Slots:
         self._notify_hooks = notify_hooks
         self._on_too_many_abandoned = on_too_many_abandoned
         self._versions = versions
+        self._plan_changes = plan_changes
         self._quotas = quotas  # None: no queue has slots or prefetch of its own
         self._has_before = has_before
         self.reports_started = False  # whether anyone listens to starts; see `add`
@@ -225,6 +228,10 @@ class Slots:
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
     ) -> None:
         """Record the end; for a bad payload, first look for other versions of the task."""
+        if outcome.change is not None and attempt.recorded is None:
+            ends = self.runner.refused, self._record_end
+            self._plan_changes.start(attempt, outcome, *ends)
+            return
         judge = self._versions.defer_bad_payload
         if event is None or not judge(attempt, outcome, event, self._record_end):
             self._record_end(attempt, outcome, event)

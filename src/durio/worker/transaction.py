@@ -16,8 +16,10 @@ from typing import Any, Protocol, TypeVar
 
 from durio.model.errors import LeaseLost, StoreError, UsageError
 from durio.model.outcome import Outcome
+from durio.ports.conflicts import EffectsRefused
 from durio.ports.transactions import OwnTransaction
 from durio.telemetry.log import in_job
+from durio.worker.plan_changes import refusal_error
 
 T = TypeVar("T")
 Begin = Callable[[bool], Coroutine[Any, Any, OwnTransaction]]
@@ -47,7 +49,7 @@ class RunningAttempt(Protocol):
 
     def environment(self) -> TransactionEnvironment: ...
 
-    def done(self) -> Outcome:
+    async def done(self) -> Outcome:
         """Return the outcome as if the attempt ended now, with the result given so far."""
         ...
 
@@ -132,7 +134,7 @@ class TaskTransaction:
                     "this attempt was abandoned: its transaction is rolled back",
                     cure="Nothing was written; the job runs again.",
                 )
-            outcome = attempt.done()
+            outcome = await attempt.done()
             await self._commit(own, outcome)
         finally:
             self._close()
@@ -166,6 +168,8 @@ class TaskTransaction:
                 cancelled = error
         try:
             committing.result()
+        except EffectsRefused as refused:
+            raise refusal_error(refused.conflict) from None
         except StoreError as error:
             attempt.is_commit_unknown = error.unknown
             raise

@@ -9,6 +9,8 @@ from durio.model.queues import Serving
 from durio.model.settings import Settings
 from durio.ports.fleet import SendProcessMessage
 from durio.ports.handler import DepsFactory, Handler
+from durio.ports.plan_maker import PlanMaker
+from durio.worker.burst_end import HandlePlans
 from durio.worker.middleware import Hooks, Middleware
 
 RESUME_RENEWALS = 1.2  # in renewal intervals: a little more than one
@@ -56,13 +58,15 @@ class WorkerConfig:
     handlers: Mapping[str, Handler]
     tasks: Mapping[str, Mapping[str, Any]]
     settings: Settings
+    plans: PlanMaker
     keeps: Mapping[str, KeepRule] = field(
         default_factory=dict[str, KeepRule]
     )  # by lane
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None
-    is_burst: bool = False
+    # Goes on with plans at the end of a burst; None: the worker runs until `stop`.
+    burst_plans: HandlePlans | None = None
     has_time_limits: bool = True
     send_message: SendProcessMessage | None = (
         None  # to a supervisor or systemd, if there is one

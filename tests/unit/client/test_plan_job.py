@@ -8,18 +8,20 @@ import pytest
 from durio import App, Permanent, Retry, State
 from durio.errors import (
     InvalidArguments,
-    InvalidOption,
     JobCancelled,
     JobDead,
     NotSerializable,
     PlanNotFound,
     QueueClosed,
     QueueFull,
+    StoreUnavailable,
     UsageError,
+    WorkersTooOld,
     WrongState,
 )
 from durio.model.ids import id_bytes, id_text
 from durio.model.plan_layout import node_id
+from durio.model.plan_record import KEPT_SECONDS, shape_log
 from durio.plans import Collected, PlanFailure, PlanState, chain, chord, group
 from durio.ports.control import AuditNote, QueueChange
 from tests.unit.app.app_harness import drained, records, virtual, working
@@ -220,7 +222,7 @@ async def test_a_plan_is_cancelled(app: App) -> None:
         handle = await plan.on_error(shop.alert.s()).enqueue()
         with pytest.raises(TimeoutError, match=r"not finished after 5 s \(1 blocked"):
             await handle.result(timeout=5)
-        assert await handle.cancel() is PlanState.CANCELLED
+        assert await handle.cancel() is PlanState.CANCELLING  # two jobs still run
         with pytest.raises(JobCancelled):
             await handle.result(timeout=60)
         await app.clock.sleep(5)
@@ -229,6 +231,22 @@ async def test_a_plan_is_cancelled(app: App) -> None:
         assert await handle.cancel() is PlanState.CANCELLED
         assert await handle.retry() == 3
         assert await handle.result(timeout=1000) == 3
+
+
+@virtual(settings=QUICK)
+async def test_a_cancelled_plan_is_deleted_after_its_retention(app: App) -> None:
+    shop = Shop(app)
+    handle = await (shop.add.s(1) | shop.add.s()).enqueue()
+    await handle.cancel()
+    await app.clock.sleep(KEPT_SECONDS - 300)
+    async with working(app):
+        await app.clock.sleep(60)
+        assert (await handle.status()).state is PlanState.CANCELLED
+    await app.clock.sleep(300)
+    async with working(app):
+        await app.clock.sleep(60)
+        with pytest.raises(PlanNotFound):
+            await handle.status()
 
 
 @virtual(settings=QUICK)
@@ -332,8 +350,6 @@ async def test_a_plan_that_cannot_be_stored_leaves_nothing(app: App) -> None:
         await group(
             [*(shop.add.s(1) for _ in range(50)), shop.length.s(object())]
         ).enqueue()  # type: ignore[list-item]
-    with pytest.raises(InvalidOption, match="cannot have a key yet"):
-        await (shop.add.s(1) | shop.add.s()).options(key="k").enqueue()
     await app.queue("default", maxsize=2, full_wait=1).resume()
     await app.declare_bounds()
     with pytest.raises(QueueFull, match="its bound is 2"):
@@ -355,6 +371,27 @@ async def test_plans_are_found_by_id(app: App) -> None:
         await app.plan(_node(handle.id, 0))
 
 
+@pytest.mark.proves("L22")
+@virtual(settings=QUICK)
+async def test_a_plan_is_read_as_a_tree(app: App) -> None:
+    shop = Shop(app)
+    plan = shop.add.s(1) | shop.add.map(range(30)) | shop.total.s()
+    handle = await plan.enqueue()
+    status = await handle.status()
+    assert status.parents == tuple(_node(handle.id, n) for n in range(31))
+    assert status.to_dict()["parents"][0] == _node(handle.id, 0)
+    tree = await handle.tree()
+    first, members, last = tree.members
+    assert (first.id, first.state) == (_node(handle.id, 0), State.READY)
+    assert (members.hidden, members.counts) == (30, {State.BLOCKED: 30})
+    assert (last.task, last.state) == ("app.total", State.BLOCKED)
+    assert (tree.kind, tree.jobs) == ("chain", 32)
+    assert len((await handle.tree(members_max=30)).members[1].members) == 30
+    chained = await (shop.add.s(1) | shop.add.s() | shop.add.s()).enqueue()
+    parents = (await chained.status()).parents
+    assert parents == (_node(chained.id, 0), _node(chained.id, 1))
+
+
 @virtual(settings=QUICK)
 async def test_a_task_does_not_wait_for_a_plan(app: App) -> None:
     shop = Shop(app)
@@ -369,3 +406,94 @@ async def test_a_task_does_not_wait_for_a_plan(app: App) -> None:
     with pytest.raises(JobDead, match="a waiting task keeps its slot") as dead:
         await job.result(60)
     assert dead.value.error.type == UsageError.__name__
+
+
+@virtual(settings=QUICK)
+async def test_no_plan_is_stored_while_an_older_worker_runs(app: App) -> None:
+    """Other jobs go on; plans work as soon as that worker has gone."""
+    shop = Shop(app)
+    store: Any = await app.store()
+    write = store.context.writer.write
+    async with working(app):
+        await app.clock.sleep(1)
+        await write(lambda tx: tx.db.rows("update worker set protocol = 0"))
+        with pytest.raises(WorkersTooOld, match="an older version of Durio run: "):
+            await (shop.add.s(1) | shop.add.s(1)).enqueue()
+        assert await store.list_records(f"plan:{app.name}") == []
+        assert await (await shop.add.enqueue(1)).result(timeout=60) == 2
+        await write(lambda tx: tx.db.rows("update worker set protocol = 1"))
+        handle = await (shop.add.s(1) | shop.add.s(1)).enqueue()
+        assert await handle.result(timeout=60) == 3
+
+
+@virtual(settings=QUICK)
+async def test_a_failed_plan_is_retried_at_once_and_cancelled(app: App) -> None:
+    """A retry waits for the leader; a cancel ends members that go on."""
+    shop = Shop(app)
+    async with working(app):
+        handle = await (shop.boom.s() | shop.add.s(1)).enqueue()
+        with pytest.raises(JobDead):
+            await handle.result(timeout=60)
+        shop.fails = False
+        assert await handle.retry() == 2
+        assert await handle.result(timeout=60) == 1
+        assert await handle.wait() is PlanState.DONE
+        shop.fails = True
+        members = group(shop.boom.s(), *(shop.later.s(n) for n in range(3)))
+        failed = await (members | shop.total.s()).enqueue()
+        with pytest.raises(JobDead):
+            await failed.result(timeout=60)
+        assert await failed.cancel() is PlanState.FAILED
+        await app.clock.sleep(10)
+        assert (await failed.status()).counts == {State.DEAD: 1, State.CANCELLED: 4}
+
+
+@virtual(settings=QUICK)
+async def test_damaged_arguments_of_one_node_stop_no_other(app: App) -> None:
+    shop = Shop(app)
+    handles = [await (shop.add.s(1) | shop.add.s(n)).enqueue() for n in range(3)]
+    store: Any = await app.store()
+    damaged = id_bytes(_node(handles[0].id, 1))
+    change = "update job set payload = x'7b7d' where id = ?"
+    await store.context.writer.write(lambda tx: tx.db.rows(change, (damaged,)))
+    async with working(app):
+        assert await handles[1].result(timeout=60) == 3
+        assert await handles[2].result(timeout=60) == 4
+        with pytest.raises(JobDead, match="arguments are damaged"):
+            await handles[0].result(timeout=60)
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_whose_shape_is_gone_is_deleted(app: App) -> None:
+    """The leader died between the logs of a plan and its record."""
+    shop = Shop(app)
+    notes = [shop.add.s(n).on_error(shop.alert.si(n * "x")) for n in range(300)]  # type: ignore[arg-type]
+    handle = await group(notes).enqueue()
+    store = await app.store()
+    await handle.cancel()
+    await app.clock.sleep(KEPT_SECONDS)
+    await store.drop_logs([shape_log(app.name, id_bytes(handle.id))])
+    async with working(app):
+        await app.clock.sleep(10)
+    assert await store.list_records(f"plan:{app.name}") == []
+
+
+@virtual(settings=QUICK)
+async def test_a_writer_that_is_too_slow_leaves_no_jobs(app: App) -> None:
+    shop = Shop(app)
+    store: Any = await app.store()
+    commit, calls = store.commit, 0
+
+    async def slow(effects: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += len(effects.jobs) > 100
+        if calls == 2:
+            calls = 3
+            await app.clock.sleep(400)
+        return await commit(effects, **options)
+
+    store.commit = slow
+    async with working(app):
+        with pytest.raises(StoreUnavailable, match="was not stored within 300 s"):
+            await group(shop.add.s(n) for n in range(3000)).enqueue()
+    assert await app.jobs(state="blocked").count() == 0

@@ -41,8 +41,10 @@ from durio.host.child_wire import (
 )
 from durio.host.processes import cores, cpu_seconds_of, own_rss_bytes, rss_bytes_of
 from durio.model.errors import ChildFailed, InvariantBroken
-from durio.model.job import Claim
+from durio.model.job import Claim, NewJob
+from durio.model.logs import OnEnd
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind
+from durio.model.plan_change import AddedNode, PlanChange, PreparedPlan
 from durio.model.settings import PayloadSettings, Settings
 from durio.telemetry.emit import Emitter, JobEvent
 from durio.telemetry.log import install_job_fields, new_records
@@ -59,6 +61,11 @@ ORIGIN = AppOrigin(
 SETUP = Setup(ORIGIN, "sqlite:///x.db", "/x", Settings(), "host/7", 20)
 TO_CHILD = [SETUP, ChildRun(CLAIM), Warn(), Interrupt("stop"), End()]
 OUTCOME = Outcome(b"id", 3, 0, b"[1]", 60.0, KeepRule(5.0, 10, "bucket"), error=b"{}")
+NEW_JOB = NewJob(b"new", "e2e:default", 4, "e2e.work", b"[[],{}]", on_end=(OnEnd("l"),))
+CHANGE = PlanChange(
+    PreparedPlan(b"plan", [NEW_JOB], b'"e2e.work"', None, 1.5),
+    (AddedNode(1 << 52, NEW_JOB, b'"e2e.work"'),),
+)
 EVENT = JobEvent("job.dead", b"id", "e2e.work", "e2e:default", 2, meta={"a": [1]})
 FROM_CHILD = [
     Ready(["e2e.work"]),
@@ -70,6 +77,7 @@ FROM_CHILD = [
     ),
     Finished(OUTCOME, EVENT, 1000, 0.5),
     Finished(OUTCOME, None, 1000, 0.5),
+    Finished(OUTCOME._replace(change=CHANGE, is_quiet=True), None, 1000, 0.5),
 ]
 
 

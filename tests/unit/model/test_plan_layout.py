@@ -10,6 +10,7 @@ from durio.errors import InvalidPlan
 from durio.model.ids import id_made_at
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import CallOptions
+from durio.model.plan_change import InheritedEnds
 from durio.model.plan_failure import dependents, fails_plan, handler_id, handlers
 from durio.model.plan_layout import Input, PlanLayout, lay_out, node_id
 from durio.model.plan_shape import layout_from_shape, shape_of
@@ -164,16 +165,19 @@ def test_a_large_plan_waits_until_all_is_written():
     go = f"p:shop/{PLAN_ID.hex()}/go"
     assert layout.go == go
     assert waits(layout)[:2] == [Wait(go, 0), Wait(log(0), 0)]
-    assert laid_out(group([B] * 999)).go is None
+    assert laid_out(group([B] * 899)).go is None
 
 
 def test_the_last_node_takes_the_ends_of_a_node_that_it_replaces():
     replaced = (OnEnd("j:shop/0198/4", DONE_END, 3),)
-    layout = lay_out(A | B, PLAN_ID, "shop", replaced)
-    assert ends(layout, 1) == (ENDED, *replaced)
-    assert ends(layout, 0) == (done(0),)
-    with pytest.raises(InvalidPlan, match="append to 9 logs"):
-        lay_out(A, PLAN_ID, "shop", replaced * 7)
+    failure = (OnEnd("j:shop/0198/5", FAILED_END, 4, once=True),)
+    inherited = InheritedEnds(replaced, failure)
+    layout = lay_out(A | B, PLAN_ID, "shop", inherited)
+    assert ends(layout, 1) == (ENDED, *replaced, *failure)
+    assert ends(layout, 0) == (done(0), *failure)
+    # A group inside that collects takes the failures of its members itself.
+    layout = lay_out(group(A, on_error="collect") | B, PLAN_ID, "shop", inherited)
+    assert failure[0] not in ends(layout, 0)
 
 
 def test_options_of_plans_are_defaults():

@@ -30,7 +30,7 @@ class Attempt:
     def environment(self) -> Any:
         return self
 
-    def done(self) -> Any:
+    async def done(self) -> Any:
         raise AssertionError
 
 
@@ -73,7 +73,7 @@ class AtWork(Attempt):
 
         return begun()
 
-    def done(self) -> Any:
+    async def done(self) -> Any:
         return "done"
 
 

@@ -1,0 +1,81 @@
+"""Two leaders at the same plan: one is late, or has died half-way."""
+
+import asyncio
+from typing import Any
+
+from durio import App
+from durio.client.plan_record import stored_plan
+from durio.maintenance.plans import PlanKeeper
+from durio.model.effects import Effects
+from durio.model.ids import id_bytes
+from durio.model.job import BLOCKED, CANCELLED
+from durio.model.outcome import OutcomeKind
+from durio.model.plan_record import FirstFailure, PlanState
+from durio.plans import PlanJob
+from durio.ports.exchange import Lane
+from durio.ports.plan_reader import StoredPlan
+from durio.ports.store import Store
+from tests.conformance.scene import info, outcome
+from tests.faults.faulty_store import FaultyStore
+from tests.unit.app.app_harness import virtual
+
+LATE_SECONDS = 30.0
+
+
+def keeper(app: App, store: Store) -> PlanKeeper:
+    return PlanKeeper(store, app.clock, app.emit, app.name, 3600.0)
+
+
+async def failed_chain(app: App) -> tuple[PlanJob[Any], StoredPlan]:
+    """Return a plan of two jobs, of which the first is dead; no leader has seen that."""
+
+    @app.task(name="leaf")
+    async def leaf(name: str) -> str:
+        return name
+
+    plan = await (leaf.s("a") | leaf.si("b")).enqueue()
+    store = await app.store()
+    worker = await store.register(info(app.name), 3600.0, ())
+    lanes = [Lane(f"{app.name}:default", 1)]
+    (claim,) = (await store.exchange(worker, (), lanes, 1)).claims
+    dead = outcome(claim, OutcomeKind.DEAD, reason="permanent")
+    assert (await store.exchange(worker, [dead], (), 0)).rejected == []
+    return plan, await stored_plan(store, app.name, id_bytes(plan.id))
+
+
+async def state_of(app: App, plan: StoredPlan, node: int) -> int:
+    (job_id,) = plan.ids([node])
+    return (await (await app.store()).states([job_id]))[job_id]
+
+
+@virtual
+async def test_late_leader_does_not_touch_a_resumed_plan(app: App):
+    plan, stored = await failed_chain(app)
+    store = await app.store()
+    slow: Any = FaultyStore(store, app.clock)
+    slow.slow("act", seconds=LATE_SECONDS, times=1)
+    async with asyncio.TaskGroup() as tasks:
+        turn = tasks.create_task(keeper(app, slow).turn())
+        await app.clock.sleep(LATE_SECONDS / 2)
+        await keeper(app, store).turn()
+        assert (await plan.status()).state == "failed"
+        assert await plan.retry() == 2
+        assert not turn.done()
+    assert await state_of(app, stored, 1) == BLOCKED
+    assert (await plan.status()).state == "running"
+
+
+@virtual
+async def test_leader_goes_on_where_another_one_has_died(app: App):
+    plan, stored = await failed_chain(app)
+    store = await app.store()
+    slow: Any = FaultyStore(store, app.clock)
+    slow.slow("commit", seconds=LATE_SECONDS, times=1)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(keeper(app, slow).turn())
+        await app.clock.sleep(LATE_SECONDS / 2)
+        failure = FirstFailure(0, "Permanent", "a")
+        failing = stored.put(state=PlanState.FAILING, failure=failure)
+        assert (await store.commit(Effects(puts=[failing]))).conflict is None
+    assert (await plan.status()).state == "failed"
+    assert await state_of(app, stored, 1) == CANCELLED

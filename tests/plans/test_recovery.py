@@ -1,0 +1,200 @@
+"""Plans after failures, cancels and retries that meet each other or are interrupted."""
+
+import asyncio
+import os
+from typing import Any
+
+import pytest
+
+from durio import App, Permanent, group
+from durio.client.plan_record import stored_plan
+from durio.errors import StoreUnavailable, WrongState
+from durio.model.effects import Effects
+from durio.model.ids import id_bytes
+from durio.model.plan_failure import fails_plan
+from durio.model.plan_layout import lay_out
+from durio.plans import Collected, PlanFailure, PlanJob, Signature
+from tests.faults.faulty_store import FaultyStore
+from tests.plans.memory_engine import PLAN
+from tests.unit.app.app_harness import virtual, working
+
+broken: set[str] = set()  # names of leaves that fail
+ran: list[str] = []
+
+
+def declare(app: App) -> Any:
+    broken.clear()
+    ran.clear()
+
+    @app.task(name="leaf", retry=0)
+    async def leaf(name: str) -> str:
+        ran.append(name)
+        await app.clock.sleep(1)
+        if name in broken:
+            raise Permanent(name)
+        return name
+
+    return leaf
+
+
+def declare_report(app: App) -> Any:
+    @app.task(name="report", retry=0)
+    async def report(ends: Collected[str]) -> int:
+        ran.append("report")
+        await app.clock.sleep(1)
+        if "report" in broken:
+            raise Permanent("report")
+        return ends.failed
+
+    return report
+
+
+async def faulty_store(app: App) -> FaultyStore:
+    faulty = FaultyStore(await app.store(), app.clock)
+    app.state.stores[os.getpid()] = faulty
+    app.state.by_loop.clear()
+    return faulty
+
+
+async def ended(plan: PlanJob[Any], seconds: float = 60.0) -> str:
+    """Return the state of a plan when the leader has had time for it."""
+    await plan._client.clock.sleep(seconds)
+    return (await plan.status()).state.value
+
+
+def test_failed_join_of_a_group_that_collects_fails_the_plan():
+    leaf = Signature[..., Any]("shop.leaf", ("a",), {})
+    layout = lay_out(group(leaf, on_error="collect"), PLAN, "shop")
+    assert [fails_plan(layout, node) for node in (0, 1)] == [False, True]
+
+
+@virtual
+async def test_plan_stays_failed_until_the_last_failed_job_is_retried(app: App):
+    leaf = declare(app)
+    broken.update("ab")
+    async with working(app):
+        plan = await group(leaf.s("a"), leaf.s("b")).enqueue()
+        assert await ended(plan) == "failed"
+        broken.clear()
+        stored = await stored_plan(await app.store(), app.name, id_bytes(plan.id))
+        first, second = [await app.job(i.hex()) for i in stored.ids([0, 1])]
+        await first.retry()
+        assert await ended(plan) == "failed"
+        await second.retry()
+        assert await ended(plan) == "done"
+        assert await plan.result() == ["a", "b"]
+
+
+@virtual
+async def test_failure_cancels_the_rest_of_its_group(app: App):
+    leaf = declare(app)
+    broken.add("a")
+    async with working(app):
+        rest = leaf.s("b") | leaf.si("c") | leaf.si("d")
+        plan = await group(leaf.s("a"), rest, cancel_rest=True).enqueue()
+        assert await ended(plan) == "failed"
+    assert "d" not in ran
+
+
+@virtual
+async def test_handler_runs_again_when_a_resumed_plan_fails(app: App):
+    leaf, seen = declare(app), list[str]()
+    broken.add("a")
+
+    @app.task(name="alert")
+    async def alert(failure: PlanFailure) -> None:
+        seen.append(failure.text)
+
+    async with working(app):
+        plan = await group(leaf.s("a")).on_error(alert.s()).enqueue()
+        assert await ended(plan) == "failed"
+        await plan.retry()
+        assert await ended(plan) == "failed"
+    assert seen == ["a", "a"]
+
+
+@virtual
+async def test_retry_leaves_failures_that_were_collected(app: App):
+    leaf, report = declare(app), declare_report(app)
+    broken.update(["a", "report"])
+    async with working(app):
+        members = group(leaf.s("a"), leaf.s("b"), on_error="collect")
+        plan = await (members | report.s()).enqueue()
+        assert await ended(plan) == "failed"
+        broken.clear()
+        assert await plan.retry() == 1
+        assert await plan.result() == 1
+    assert sorted(ran) == ["a", "b", "report", "report"]
+
+
+@virtual
+async def test_leader_goes_on_with_a_cancel_that_was_interrupted(app: App):
+    leaf = declare(app)
+    unserved = leaf.options(queue="unserved")
+    plan = await (unserved.s("a") | unserved.si("b")).enqueue()
+    faulty = await faulty_store(app)
+    faulty.fail("act")
+    with pytest.raises(StoreUnavailable):
+        await plan.cancel()
+    assert await ended(plan, 0.0) == "cancelling"
+    async with working(app, queues=["default"]):
+        assert await ended(plan) == "cancelled"
+    assert await plan.retry() == 2
+
+
+@virtual
+async def test_plan_that_ran_to_its_end_cannot_be_retried(app: App):
+    leaf = declare(app)
+    async with working(app):
+        plan = await group(leaf.s("a")).enqueue()
+        await plan.result()
+    store = await app.store()
+    stored = await stored_plan(store, app.name, id_bytes(plan.id))
+    late: Any = stored.put(state="cancelled")
+    assert (await store.commit(Effects(puts=[late]))).conflict is None
+    with pytest.raises(WrongState, match="is done and cannot be retried"):
+        await plan.retry()
+
+
+@virtual(settings={"retention": {"done_seconds": 3600}})
+async def test_plan_whose_jobs_are_deleted_cannot_be_retried(app: App):
+    leaf = declare(app)
+    broken.add("a")
+    async with working(app):
+        plan = await (leaf.s("a") | leaf.si("b")).enqueue()
+        assert await ended(plan) == "failed"
+        assert await ended(plan, 7200) == "failed"
+        with pytest.raises(WrongState, match="retention has deleted jobs of it"):
+            await plan.retry()
+        failed: Any = (await plan.status()).failed_node
+        broken.clear()
+        await (await app.job(failed)).retry()  # it runs alone
+        assert await ended(plan) == "failed"
+        assert (await app.job(failed)).id == failed
+
+
+@virtual
+async def test_lost_reply_of_a_plan_that_has_begun(app: App):
+    leaf = declare(app)
+    faulty = await faulty_store(app)
+    faulty.lose_reply("commit")
+    async with asyncio.TaskGroup() as tasks:
+        enqueuing = tasks.create_task(group(leaf.s("a")).enqueue())
+        await app.clock.sleep(0.01)
+        store = await app.store()
+        (record,) = await store.list_records(f"plan:{app.name}")
+        stored = await stored_plan(store, app.name, id_bytes(record.name))
+        changed: Any = stored.put(state="failed")
+        assert (await store.commit(Effects(puts=[changed]))).conflict is None
+    assert enqueuing.result().id == record.name
+
+
+@virtual
+async def test_lost_reply_leaves_it_unknown_whether_a_plan_is_stored(app: App):
+    leaf = declare(app)
+    faulty = await faulty_store(app)
+    faulty.lose_reply("commit")
+    faulty.fail("commit")
+    with pytest.raises(StoreUnavailable) as error:
+        await group(leaf.s("a")).enqueue()
+    assert error.value.unknown

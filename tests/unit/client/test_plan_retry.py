@@ -1,0 +1,180 @@
+"""Nodes of plans that are retried as jobs: their plan goes on, or the answer says why not."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from durio import App, State
+from durio.client.plan_retry import NodeRetry, resume_plans
+from durio.errors import JobDead, WrongState
+from durio.model.effects import Effects, Put
+from durio.model.ids import id_bytes, id_text
+from durio.model.plan_layout import may_be_node, node_id
+from durio.model.plan_record import plan_kind
+from durio.plans import PlanJob, PlanState, group
+from durio.ports.control import RetryJobs
+from tests.unit.app.app_harness import drained, virtual, working
+from tests.unit.client.test_plan_job import QUICK, Shop
+
+Retry = Callable[[App, str], Awaitable[Any]]
+
+
+async def by_handle(app: App, job_id: str) -> None:
+    await (await app.job(job_id)).retry()
+
+
+async def by_filter(app: App, job_id: str) -> None:
+    done = await app.jobs(ids=[job_id], state="dead").retry()
+    assert (done.changed, done.alone) == (1, 0)
+
+
+def node(plan: PlanJob[Any], number: int) -> str:
+    return id_text(node_id(id_bytes(plan.id), number))
+
+
+async def failed(handle: PlanJob[Any], app: App) -> None:
+    with pytest.raises(JobDead):
+        await handle.result(timeout=60)
+    await app.clock.sleep(5)
+    assert (await handle.status()).state is PlanState.FAILED
+
+
+async def deleted(handle: PlanJob[Any], app: App) -> None:
+    """Delete the record of a plan, as retention does."""
+    gone = Put(plan_kind(app.name), handle.id, None)
+    await (await app.store()).commit(Effects(puts=[gone]))
+
+
+@pytest.mark.proves("M78")
+@pytest.mark.parametrize("retry", [by_handle, by_filter])
+@virtual(settings=QUICK)
+async def test_a_retried_node_resumes_its_plan(app: App, retry: Retry) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = shop.add.s(1) | shop.boom.s() | shop.add.s(5)
+        handle = await plan.enqueue()
+        await failed(handle, app)
+        shop.fails = False
+        await retry(app, node(handle, 1))
+        assert await handle.result(timeout=60) == 7
+        assert (await handle.status()).resumed == 1
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_goes_on_when_its_last_dead_node_is_retried(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        members = group(shop.boom.s(1) | shop.add.s(), shop.boom.s(2))
+        handle = await (members | shop.total.s()).enqueue()
+        await failed(handle, app)
+        shop.fails = False
+        await by_handle(app, node(handle, 0))
+        await app.clock.sleep(5)
+        status = await handle.status()
+        assert status.state is PlanState.FAILED  # one member is dead
+        assert status.counts == {State.DONE: 2, State.DEAD: 1, State.CANCELLED: 1}
+        await by_handle(app, node(handle, 2))
+        assert await handle.result(timeout=60) == 4
+
+
+@virtual(settings=QUICK)
+async def test_all_dead_nodes_of_a_plan_are_retried_together(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan = shop.boom.map(range(5)) | shop.total.s()
+        handle = await plan.enqueue()
+        await failed(handle, app)
+        shop.fails = False
+        done = await app.jobs(state="dead").retry()
+        assert (done.changed, done.alone) == (5, 0)
+        assert await handle.result(timeout=60) == 10
+
+
+@virtual(settings=QUICK)
+async def test_a_node_that_was_cancelled_by_hand_resumes_its_plan(app: App) -> None:
+    shop = Shop(app)
+    handle = await (shop.add.s(1) | shop.add.s()).enqueue()
+    job = await app.job(node(handle, 0))
+    await job.cancel()
+    async with working(app):
+        await app.clock.sleep(5)
+        assert (await handle.status()).state is PlanState.FAILED
+        await job.retry()
+        assert await handle.result(timeout=60) == 3
+
+
+@virtual(settings=QUICK)
+async def test_a_resume_that_was_interrupted_is_completed(app: App) -> None:
+    """The plan runs again and its node is dead, because the second step never came."""
+    shop = Shop(app)
+    async with working(app):
+        handle = await (shop.boom.s(1) | shop.add.s()).enqueue()
+        await failed(handle, app)
+        store, first = await app.store(), id_bytes(node(handle, 0))
+        answers = await resume_plans(store, [first], "ann")
+        assert answers[first] == NodeRetry(first, handle.id, PlanState.RUNNING)
+        await app.clock.sleep(5)
+        assert (await handle.status()).state is PlanState.RUNNING
+        shop.fails = False
+        await by_filter(app, node(handle, 0))
+        assert await handle.result(timeout=60) == 2
+        assert (await handle.status()).resumed == 1
+
+
+@virtual(settings=QUICK)
+async def test_a_node_runs_alone_when_its_plan_does_not_go_on(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        gone = await (shop.boom.s(1) | shop.add.s()).enqueue()
+        await failed(gone, app)
+        await deleted(gone, app)
+        taken = await group(shop.boom.s(3), on_error="collect").enqueue()
+        both = group(shop.boom.s(2), shop.later.s(), on_error="collect")
+        cancelled = await both.enqueue()
+        await app.clock.sleep(5)
+        await cancelled.cancel()
+        await app.clock.sleep(5)
+        going_on = await both.enqueue()
+        await app.clock.sleep(5)
+        plans = (gone, taken, cancelled, going_on)
+        ids = [id_bytes(node(plan, 0)) for plan in plans]
+        answers = await resume_plans(await app.store(), ids, "ann")
+        assert [answers[job_id].text for job_id in ids if job_id in answers] == [
+            f"runs alone: plan {gone.id} is gone",
+            f"runs alone: plan {taken.id} is done",
+            f"runs alone: plan {cancelled.id} is cancelled",
+            f"runs alone: plan {going_on.id} has taken its failure as a result",
+        ]
+        shop.fails = False
+        done = await app.jobs(task="boom", state="dead").retry()
+        assert (done.changed, done.alone) == (4, 4)
+        job = await app.job(node(gone, 0))
+        assert await job.result(60) == 1
+        other = await app.job(node(gone, 1))
+        assert (await other.status()).state is State.CANCELLED
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_whose_failed_node_was_deleted_cannot_go_on(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        handle = await (shop.boom.s(1) | shop.add.s()).enqueue()
+        await failed(handle, app)
+        await app.jobs(state="dead").discard()
+        with pytest.raises(WrongState, match="which failed, was deleted"):
+            await handle.retry()
+
+
+@virtual(settings=QUICK)
+async def test_plain_jobs_are_not_read(app: App) -> None:
+    """A retry of plain jobs pays nothing: ids of nodes are known by their last digits."""
+    shop = Shop(app)
+    assert may_be_node(node_id(app.clock.new_id(), 1_000_000))
+    plain = [id_ for _ in range(200) if not may_be_node(id_ := app.clock.new_id())]
+    assert len(plain) > 190
+    handle = await (shop.boom.s(1) | shop.add.s()).enqueue()
+    await drained(app)
+    store = await app.store()
+    assert await resume_plans(store, plain, "ann") == {}
+    await store.act([id_bytes(node(handle, 0))], RetryJobs())

@@ -1,0 +1,37 @@
+"""What a plan in the place of a job appends, and the retention of nodes after the plan."""
+
+import msgspec
+
+from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd
+from durio.model.outcome import KeepRule
+from durio.model.plan_change import inherited_ends
+from durio.model.plan_kept import retentions
+
+JOB = bytes.fromhex("018bcfe568007005a51cc5d900000015")
+
+
+def test_a_plan_appends_for_the_job_that_it_replaces():
+    """Its last node appends success, each of its nodes appends a failure."""
+    ends = (
+        OnEnd("group", ANY_END, tag=3),
+        OnEnd("next", DONE_END),
+        OnEnd("collect", FAILED_END, tag=4),
+        OnEnd("failures", FAILED_END),
+        OnEnd("plan_ends", ANY_END),
+    )
+    found = inherited_ends(ends, "failures", "plan_ends")
+    assert found.last == (
+        OnEnd("group", DONE_END, tag=3, once=True),
+        OnEnd("next", DONE_END),
+    )
+    assert found.failure == (
+        OnEnd("group", FAILED_END, tag=3, once=True),
+        OnEnd("collect", FAILED_END, tag=4),
+    )
+
+
+def test_nodes_get_their_own_retention_back():
+    keep = KeepRule(60.0)
+    entry = msgspec.json.encode(keep)
+    found = retentions([(JOB.hex(), entry), (JOB.hex(), b"null"), (None, entry)])
+    assert found == {keep: [JOB], None: [JOB]}
