@@ -197,7 +197,13 @@ def test_bulk_retry_beside_a_worker_meets_each_letter_once(
     jobs = place.enqueue_many("refused", 1201)
     place.wait_final(jobs, SECONDS)
     answer = durio("dead", "retry", "--all", "--yes")
-    assert answer == {"counted": 1201, "done": 1201, "held": 0, "dry_run": False}
+    assert answer == {
+        "counted": 1201,
+        "done": 1201,
+        "held": 0,
+        "alone": 0,
+        "dry_run": False,
+    }
     wait_until(lambda: len(deaths(place)) == 2 * len(jobs), SECONDS, "all died again")
     assert {len(lines) for lines in place.ledger.by_job("start").values()} == {2}
     assert {len(lines) for lines in place.ledger.by_job("dead").values()} == {2}

@@ -559,7 +559,7 @@ def test_jobs_go_one_way(source: str, target: str, postgres: PostgresServer) -> 
 
     async def main() -> None:
         with pytest.raises(Died):  # before the other side knows of it
-            await moved(source, target, steps=Steps(7, die_here))
+            await moved(source, target, steps=Steps(8, die_here))
         with pytest.raises(MoveFailed, match="already"):
             await moved(source, elsewhere)
         await moved(source, target)

@@ -130,6 +130,8 @@ class Mover:
             )
         if progress is not None:
             return
+        if mark is None:
+            await self.source.check()
         if mark is not None and mark.stage == "moved":
             raise MoveFailed(
                 f"{self.source.name} has moved to {mark.to}, which has no record of "

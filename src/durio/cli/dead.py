@@ -197,8 +197,12 @@ def retry_dead(
       durio dead retry --task send --error timeout --older 1h
       durio dead retry --all --dry-run
 
-    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
+    A job of a failed plan resumes its plan. If the plan is gone, or was cancelled, the
+    job runs alone, and the answer says so.
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error", "plan"}]};
+    "plan" is null or {"id", "state", "alone", "text"}. Else {"counted", "done", "held",
+    "alone", "dry_run"}; `held` jobs are locked by an open transaction.
 
     \b
     Exit codes: 1 some ids could not be retried; the rest were
@@ -301,6 +305,9 @@ def import_dead(*, selection: AppSelection, file: str, by: str | None) -> None:
     imported twice. Imported jobs keep their App, queue, failed attempts and times, but
     not their idempotency key and due time. If you name an App, a line of another App is
     refused.
+
+    A job of a plan is imported as a job without a plan. If it got the result of another
+    job as its first argument, give it: durio dead retry ID --args JSON.
 
     \b
     Example:

@@ -31,6 +31,7 @@ from durio.cli.prompts import (
 from durio.cli.responses import (
     act_on_jobs,
     not_dead,
+    plan_fields,
     refusal,
     response_fields,
     show_responses,
@@ -39,6 +40,7 @@ from durio.cli.responses import (
 from durio.client.bulk import CountedJobs
 from durio.client.job_query import query_for
 from durio.client.job_view import arguments_of
+from durio.client.plan_retry import NodeRetry, resume_plans
 from durio.model.errors import InvalidArguments, UsageError
 from durio.model.ids import id_text
 from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
@@ -135,15 +137,19 @@ def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) ->
     which = f"{bulk.filters.text()}{whose}"
     jobs_text = f"{bulk.filters.jobs_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
-        return show_summary(selection, counted.jobs, jobs_text, dry_run=bulk.dry_run)
+        more = {"alone": 0} if verb == "retry" and not bulk.dry_run else {}
+        return show_summary(
+            selection, counted.jobs, jobs_text, dry_run=bulk.dry_run, more=more
+        )
     confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
     chosen = CountedJobs(query, counted.mark, jobs)
     done = act_on_counted(selection, ACTION_OF_VERB[verb], chosen, verb, bulk.by)
     words = f"{bulk.filters.jobs_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
-    words += done.held_text(verb)
+    words += done.alone_text() + done.held_text(verb)
     if others := jobs - done.jobs - done.held:
         words += f"; {others} not: {SKIPPED_REASONS[verb]}"
-    return show_summary(selection, counted.jobs, words, done)
+    more = {"alone": done.alone} if verb == "retry" else {}
+    return show_summary(selection, counted.jobs, words, done, more=more)
 
 
 # --- chosen by id
@@ -211,15 +217,16 @@ def retry_edited(
         return show_summary(selection, 1, words, dry_run=True)
     by = operator(bulk.by)
 
-    async def ask(app: App) -> Acted:
+    async def ask(app: App) -> tuple[Acted, NodeRetry | None]:
         store, note = await app.store(), AuditNote(who=by)
+        nodes = await resume_plans(store, [record.id], by)
         (acted,) = await store.act([record.id], RetryJobs(payload), note=note)
-        return acted
+        return acted, nodes.get(record.id)
 
-    acted = selection.run_unscoped(ask)
-    row = response_fields(
-        id_text(record.id), acted, refusal(acted, "retry", selection.flags())
-    )
+    acted, node = selection.run_unscoped(ask)
+    error = refusal(acted, "retry", selection.flags())
+    row = response_fields(id_text(record.id), acted, error)
+    row["plan"] = plan_fields(node) if error is None else None
     return show_responses(selection, [row], "retry")
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, cast
 
 import msgspec
 
@@ -174,10 +174,11 @@ def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
     if len(payload) > bytes_max:
         raise ValueError(f"payload is {len(payload)} bytes, over {bytes_max}")
     opts, errors = stored_bytes(letter.options), stored_bytes(letter.errors)
-    if not is_base64(letter.payload):
-        check_arguments(payload)
+    is_chunk = False
     if not is_base64(letter.options):
-        row_options(opts)
+        opts, is_chunk = outside_plan(opts)
+    if not is_base64(letter.payload):
+        check_arguments(payload, is_chunk=is_chunk)
     if errors is not None and not is_base64(letter.errors):
         _errors.decode(errors)
     key = None if letter.key is None else bytes.fromhex(letter.key)
@@ -214,6 +215,17 @@ def job_of(letter: DeadLetterLine, now: float, bytes_max: int) -> StoredJob:
     )
 
 
+def outside_plan(opts: bytes | None) -> tuple[bytes | None, bool]:
+    """Return options without a place in a plan, and whether the job is a chunk.
+
+    Its plan has gone on, or failed for good, or is in another store. Raises InvalidOption.
+    """
+    options = row_options(opts)
+    if options.plan is not None:
+        opts = msgspec.json.encode(msgspec.structs.replace(options, plan=None))
+    return opts, options.is_chunk
+
+
 def required(stored: bytes | None, name: str) -> bytes:
     if stored is None:
         raise ValueError(f"{name} is null")
@@ -238,14 +250,18 @@ def is_base64(raw: msgspec.Raw) -> bool:
     return isinstance(value, dict) and list(value) == ["base64"]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def check_arguments(payload: bytes) -> None:
-    """Raise ValueError unless the payload is `[args, kwargs]`."""
+def check_arguments(payload: bytes, *, is_chunk: bool = False) -> None:
+    """Raise ValueError unless the payload is `[args, kwargs]`, or a list of such calls."""
     value: Any = decode(payload)
-    match value:
-        case [list(), dict()]:
-            return
-        case _:
-            raise ValueError("payload is not [args, kwargs]")
+    calls: list[Any] = [value]
+    if is_chunk and isinstance(value, list):
+        calls = cast("list[Any]", value)
+    for call in calls:
+        match call:
+            case [list(), dict()]:
+                continue
+            case _:
+                raise ValueError("payload is not [args, kwargs]")
 
 
 def timestamp(time: datetime | None) -> float | None:

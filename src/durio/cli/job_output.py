@@ -29,6 +29,7 @@ from durio.model.job import (
     utc_datetime,
 )
 from durio.model.names import namespace_of, queue_of
+from durio.model.plan_change import replacing_plan
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
 HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
@@ -124,7 +125,7 @@ def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:
         "options": call_options_of(job),
         "key": options.key,
         "progress": progress_of(job),
-        "result": None if job.result is None else readable(job.result),
+        "result": result_fields(job.result),
         "result_until": utc_datetime(job.result_until),
         "cancel_asked": job.cancel_asked,
         "retried": job.retried,
@@ -135,6 +136,14 @@ def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:
     if job.state == DEAD:
         fields |= dead_fields(job, errors)
     return fields
+
+
+def result_fields(result: bytes | None) -> Any:
+    """Return a result as JSON values; the id of the plan that has the place of the job."""
+    plan_id = replacing_plan(result)
+    if plan_id is not None:
+        return {"plan": id_text(plan_id)}
+    return None if result is None else readable(result)
 
 
 def attempt_fields(error: JobError) -> dict[str, Any]:

@@ -142,8 +142,12 @@ def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
       durio jobs retry 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
       durio jobs retry --state cancelled --task send --newer 1h
 
-    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error"}]}; else
-    {"counted", "done", "held", "dry_run"}; `held` jobs are locked by an open transaction.
+    A job of a failed plan resumes its plan. If the plan is gone, or was cancelled, the
+    job runs alone, and the answer says so.
+
+    With --json, by id: {"jobs": [{"id", "ok", "before", "state", "error", "plan"}]};
+    "plan" is null or {"id", "state", "alone", "text"}. Else {"counted", "done", "held",
+    "alone", "dry_run"}; `held` jobs are locked by an open transaction.
 
     Exit code 1 when some ids could not be retried; the rest were.
     """

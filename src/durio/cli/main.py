@@ -29,6 +29,7 @@ from durio.model.errors import (
     StoreError,
     StoreFull,
     UsageError,
+    WorkersTooOld,
 )
 from durio.model.names import did_you_mean
 from durio.model.version import __version__
@@ -43,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "durio.cli.jobs",
         "List, show, retry, cancel, run, discard, rename jobs.",
     ),
+    "plans": ("durio.cli.plans", "List, show, cancel and retry plans."),
     "queues": (
         "durio.cli.queues",
         "List, pause, resume, limit, drain, move, purge queues.",
@@ -133,6 +135,7 @@ EXIT_CODE_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (JobDead, 6),
     (QueueFull, 75),
     (QueueClosed, 75),
+    (WorkersTooOld, 75),
     (UsageError, 2),
     (click.UsageError, 2),
     (TimeoutError, 7),

@@ -59,6 +59,10 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
     and both sides are compared. Finally the queues open in the new store, in the state
     they had in the file. The file stays frozen.
 
+    Plans that are done move with their jobs. While the file has others, the move is
+    refused: let them end, and retry failed ones. New plans are refused once the drain
+    has begun.
+
     After a crash or a lost connection run the command again: it continues, and copies
     no job twice. The schema must exist: durio migrate --store TO. You can start workers
     and producers with the new URL at any time; they wait until the move is over.

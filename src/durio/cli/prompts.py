@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class BulkSummary(NamedTuple):
 
     jobs: int
     held: int = 0  # not changed: open transactions hold them
+    alone: int = 0  # of those changed: jobs whose plans do not go on with them
 
     def held_text(self, verb: str) -> str:
         """Return text about the held jobs; empty if there are none."""
@@ -43,6 +44,13 @@ class BulkSummary(NamedTuple):
         what = f"{them} or {keys}" if verb in ("retry", "rename") else them
         other = f"another job has {keys}, or " if verb == "rename" else ""
         return f"; {self.held} not: {other}an open transaction holds {what}"
+
+    def alone_text(self) -> str:
+        """Return text about jobs whose plans do not go on; empty if there are none."""
+        if not self.alone:
+            return ""
+        them = "it" if self.alone == 1 else "them"
+        return f"; {self.alone} alone: no plan goes on with {them}"
 
 
 NOTHING_DONE = BulkSummary(0)
@@ -92,10 +100,11 @@ def show_summary(
     done: BulkSummary = NOTHING_DONE,
     *,
     dry_run: bool = False,
+    more: Mapping[str, int] | None = None,
 ) -> int:
     if selection.is_json:
         counts = {"counted": counted, "done": done.jobs, "held": done.held}
-        show_json({**counts, "dry_run": dry_run})
+        show_json({**counts, **(more or {}), "dry_run": dry_run})
     else:
         show_text(words)
     return 0
@@ -122,16 +131,17 @@ async def run_steps(
     steps: AsyncIterator[BulkStep], jobs: int, label: str
 ) -> BulkSummary:
     """Run all steps of a bulk action with a progress bar; return the totals."""
-    done = held = 0
+    done = held = alone = 0
     with progress_bar(jobs, label) as move_on:
         try:
             async for step in steps:
                 done, held = done + step.jobs, held + step.held
+                alone += step.alone
                 move_on(step.jobs)
         except asyncio.CancelledError:
             click.echo(f"\nstopped: {done} of {jobs} are done; run it again", err=True)
             raise
-    return BulkSummary(done, min(held, jobs - done))
+    return BulkSummary(done, min(held, jobs - done), alone)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from durio.cli.apps import AppSelection
 from durio.cli.job_ids import find_ids
 from durio.cli.main import error_fields
 from durio.cli.output import show_json, show_text
+from durio.client.plan_retry import NodeRetry, resume_plans
 from durio.client.result_waiters import held_by_transaction, not_found
 from durio.model.errors import DurioError, UsageError, WrongState
 from durio.model.ids import id_text
@@ -34,18 +35,22 @@ def act_on_jobs(
         found, missing = await find_ids(app, job_ids)
         others = await wrong_app_errors(app, list(found), selection)
         ours = [job_id for job_id in found if job_id not in others]
-        done = await (await app.store()).act(
-            ours, ACTION_OF_VERB[verb], note=AuditNote(who=by)
-        )
+        store = await app.store()
+        nodes = await resume_plans(store, ours, by) if verb == "retry" else {}
+        done = await store.act(ours, ACTION_OF_VERB[verb], note=AuditNote(who=by))
         answers = {
             text: response_fields(text, None, error) for text, error in missing.items()
         }
         for job_id, error in others.items():
             answers[found[job_id]] = response_fields(id_text(job_id), None, error)
         for acted in done:
-            answers[found[acted.id]] = response_fields(
-                id_text(acted.id), acted, refusal(acted, verb, selection.flags())
-            )
+            error = refusal(acted, verb, selection.flags())
+            row = response_fields(id_text(acted.id), acted, error)
+            if verb == "retry":
+                row["plan"] = (
+                    plan_fields(nodes.get(acted.id)) if error is None else None
+                )
+            answers[found[acted.id]] = row
         return [answers[text] for text in dict.fromkeys(job_ids) if text in answers]
 
     return show_responses(selection, selection.run_unscoped(ask), verb)
@@ -154,6 +159,15 @@ def response_fields(
     }
 
 
+def plan_fields(node: NodeRetry | None) -> dict[str, Any] | None:
+    """Return what the retry of a job means for its plan; None if it has none."""
+    if node is None:
+        return None
+    state = None if node.state is None else node.state.value
+    alone = node.why_alone is not None
+    return {"id": node.plan, "state": state, "alone": alone, "text": node.text}
+
+
 def state_text(code: int | None) -> str | None:
     return None if code is None else STATE_BY_CODE[code].value
 
@@ -166,4 +180,7 @@ def response_text(row: dict[str, Any], verb: Verb) -> str:
     asked = (
         "  (asked to stop)" if verb == "cancel" and row["state"] == "running" else ""
     )
-    return f"{row['id']}  {row['before']} -> {row['state'] or DELETED_TEXT}{asked}"
+    plan = f"  ({row['plan']['text']})" if row.get("plan") else ""
+    return (
+        f"{row['id']}  {row['before']} -> {row['state'] or DELETED_TEXT}{asked}{plan}"
+    )

@@ -153,7 +153,11 @@ DURATIONS = {
 @click.argument("path", metavar="[MODULE:APP]", required=False)
 @queue_options
 @supervise_options
-@click.option("--burst", is_flag=True, help="Exit when no job is ready or running.")
+@click.option(
+    "--burst",
+    is_flag=True,
+    help="Exit when no job is ready or running, and plans have nothing left to do.",
+)
 @APP_OPTION
 @STORE_OPTION
 @click.option(

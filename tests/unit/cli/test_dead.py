@@ -251,13 +251,15 @@ def test_many_are_counted_exactly_then_done(shop: Terminal, bury: Bury) -> None:
     assert shop.ok("dead", "retry", *chosen, "--yes") == f"{dry.strip()} run again\n"
     assert listed(shop) == [other, young]
     answer = shop.json("dead", "retry", *chosen, "--yes")
-    assert answer == {"counted": 0, "done": 0, "held": 0, "dry_run": False}
+    none = {"counted": 0, "done": 0, "held": 0, "alone": 0, "dry_run": False}
+    assert answer == none
 
 
 def test_more_than_a_step(shop: Terminal, bury: Bury) -> None:
     bury(1201)
     answer = shop.json("dead", "retry", "--all", "--limit", "601", "--yes", *PLACE)
-    assert answer == {"counted": 1201, "done": 601, "held": 0, "dry_run": False}
+    some = {"counted": 1201, "done": 601, "held": 0, "alone": 0, "dry_run": False}
+    assert answer == some
     answer = shop.json("dead", "discard", "--all", "--yes", *PLACE)
     assert answer == {"counted": 600, "done": 600, "held": 0, "dry_run": False}
     lines = shop.json("audit", "ls", *PLACE)["audit"]
