@@ -67,6 +67,23 @@ def test_cpu_time_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "the bench leaves files behind"
 
 
+PLAN_FIGURES = {"jobs_per_s", "chains_per_s", "chords_per_s"}
+
+
+def test_plans_beside_jobs(tmp_path: Path) -> None:
+    plans = ["--scenario", "plans"]
+    answer = run(tmp_path, *plans, "--seconds", "0.2", "--json")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    figures = json.loads(answer.stdout)
+    assert all(figures[name] > 0 for name in PLAN_FIGURES), figures
+    assert figures["chains_cpu_us"]["worker"] > 0
+    assert figures["chains_unmarked"] >= 0
+    assert not list(tmp_path.iterdir()), "the bench leaves files behind"
+    refused = run(tmp_path, *plans, "--cpu")
+    assert refused.returncode == 2
+    assert "exclude each other" in refused.stderr
+
+
 def test_a_store_with_jobs_is_left_alone(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'mine.db'}"
     first = run(tmp_path, "--store", store)

@@ -59,6 +59,12 @@ async def nothing(number: int) -> int:
 
 
 @app.task
+async def count(numbers: list[int]) -> int:
+    """Return how many results a chord has."""
+    return len(numbers)
+
+
+@app.task
 async def now() -> float:
     """Return when the task began, by the clock that all processes of this host share."""
     return clock.monotonic()

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
@@ -18,11 +18,13 @@ from durio.bench.measure import (
     scratch_folder,
     target_of,
 )
+from durio.bench.plans import SECONDS, PlansBenchmark
 from durio.cli.apps import JSON_OPTION
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
 from durio.cli.table import Column
 from durio.host.signals import interruptible
+from durio.model.errors import UsageError
 from durio.model.quantities import counted
 
 COLUMNS = (Column("figure"), Column("value"), Column("what", 1, least=20))
@@ -55,6 +57,32 @@ CPU_MEANINGS = {
     "enqueue_many": "enqueue_many, CPU us per job",
     "enqueue_concurrent": "enqueue, 100 callers, CPU us per job",
     "latency_ms": MEANINGS["latency_ms"],
+}
+
+PLAN_MEANINGS = {
+    "jobs_per_s": "plain jobs, 100 callers and one worker at the same time",
+    "chains_per_s": "chains of 3 jobs, in the same way",
+    "chords_per_s": "chords of 10 jobs and a callback, in the same way",
+    "jobs_cpu_us": "CPU us per job",
+    "chains_cpu_us": "CPU us per chain",
+    "chords_cpu_us": "CPU us per chord",
+    "chains_unmarked": "chains that had ended when callers stopped, not yet marked done",
+    "chords_unmarked": "chords that had ended when callers stopped, not yet marked done",
+}
+
+
+class Mode(NamedTuple):
+    """One kind of measurement."""
+
+    kind: type[Benchmark]
+    passes: int  # unless the user gives a number
+    meanings: dict[str, str]  # of its figures
+
+
+MODES = {
+    "jobs": Mode(Benchmark, PASSES, MEANINGS),
+    "cpu": Mode(CpuBenchmark, CPU_PASSES, CPU_MEANINGS),
+    "plans": Mode(PlansBenchmark, 1, PLAN_MEANINGS),
 }
 
 
@@ -101,6 +129,21 @@ CPU_MEANINGS = {
     is_flag=True,
     help="Measure only CPU time per job and wake-up latency.",
 )
+@click.option(
+    "--scenario",
+    type=click.Choice(["jobs", "plans"]),
+    default="jobs",
+    show_default=True,
+    help="What to measure: jobs, or plans compared with jobs.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    default=SECONDS,
+    show_default=True,
+    help="With --scenario plans: how long to enqueue jobs, chains and chords, each.",
+)
 @click.option("--yes", is_flag=True, help="Allow a store that already has jobs.")
 @JSON_OPTION
 @keep_lines
@@ -109,6 +152,8 @@ def command(
     url: str | None,
     passes: int | None,
     is_cpu: bool,
+    scenario: str,
+    seconds: float,
     yes: bool,
     is_json: bool,
     **amounts: Any,
@@ -129,34 +174,48 @@ def command(
     remote server). CPU time varies much less than a rate, so use it to compare two
     releases.
 
+    --scenario plans measures plans per second: 100 callers enqueue plain jobs, then
+    chains of 3, then chords of 10, while one worker runs them. Its other options are
+    --store, --seconds and --yes.
+
     \b
     Examples:
       durio bench
       durio bench --store postgresql://app@db/shop --jobs 5000
       durio bench --cpu --json
+      durio bench --scenario plans --seconds 60
     """
-    kind = CpuBenchmark if is_cpu else Benchmark
-    passes = passes or (CPU_PASSES if is_cpu else PASSES)
+    mode = mode_of(scenario, is_cpu=is_cpu)
+    if scenario == "plans":
+        amounts["seconds"] = seconds
+    passes = passes or mode.passes
     steps = BenchProgress(
-        kind.steps(passes), visible=not is_json and sys.stderr.isatty()
+        mode.kind.steps(passes), visible=not is_json and sys.stderr.isatty()
     )
     with interruptible(), scratch_folder() as folder:
         target = target_of(folder, url)
-        measure = kind(
+        measure = mode.kind(
             folder=folder,
             target=target,
             show_progress=steps.advance,
             passes=passes,
-            **amounts,  # jobs, wakeups, idle_seconds
+            **amounts,  # jobs, wakeups, idle_seconds, seconds
         )
         with steps.bar:
             figures = asyncio.run(run_benchmark(measure, url, yes=yes))
     if is_json:
         show_json(figures)
-    elif is_cpu:
-        show_figures({**figures, **figures["cpu_us_per_job"]}, CPU_MEANINGS)
     else:
-        show_figures(figures, MEANINGS)
+        show_figures(figures, mode.meanings)
+
+
+def mode_of(scenario: str, *, is_cpu: bool) -> Mode:
+    if is_cpu and scenario == "plans":
+        raise UsageError(
+            "--cpu and --scenario plans exclude each other",
+            cure="Leave out --cpu: the scenario plans reports CPU time as well.",
+        )
+    return MODES["cpu" if is_cpu else scenario]
 
 
 class BenchProgress:
@@ -178,10 +237,14 @@ class BenchProgress:
 
 
 def show_figures(figures: dict[str, Any], meanings: dict[str, str]) -> None:
-    click.echo(
-        f"{figures['store']}: {counted(figures['jobs'], 'job')}, "
-        f"best of {counted(figures['passes'], 'pass')}"
-    )
+    if meanings is CPU_MEANINGS:
+        figures = {**figures, **figures["cpu_us_per_job"]}
+    if "seconds" in figures:
+        amount = f"{figures['seconds']:g} s each"
+    else:
+        best = counted(figures["passes"], "pass")
+        amount = f"{counted(figures['jobs'], 'job')}, best of {best}"
+    click.echo(f"{figures['store']}: {amount}")
     click.echo(
         f"{engine_text(figures)}, Python {figures['python']}, "
         f"{figures['loop']}, {counted(figures['cores'], 'core')}"
