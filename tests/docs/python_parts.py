@@ -37,6 +37,7 @@ from durio.model.option_values import Keep
 from durio.model.plan import Complete, Following
 from durio.model.plan_ends import Collected, Err, Ok, PlanFailure
 from durio.model.plan_record import PlanState
+from durio.model.plan_tree import PlanTree
 from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.queues import Queue
@@ -149,6 +150,7 @@ SHOWN = [
         "`await plan.enqueue()` and `await app.plan(plan_id)` return it.",
     ),
     Shown(PlanStatus, "status", "`await plan.status()` returns it."),
+    Shown(PlanTree, "tree", "`await plan.tree()` returns it."),
     Shown(PlanState, "state"),
     Shown(Job, "job", "`enqueue` and `await app.job(job_id)` return it."),
     Shown(JobStatus, "status", "`await job.status()` returns it."),
@@ -202,7 +204,7 @@ PAGES = {
     },
     "python-plans.md": {
         "python_plans": "chain group chord Plan",
-        "python_plan_jobs": "PlanJob PlanStatus PlanState",
+        "python_plan_jobs": "PlanJob PlanStatus PlanTree PlanState",
         "python_plan_types": "Complete Following Partial Immutable ImmutablePlan "
         "NamedSignature",
         "python_plan_ends": "Collected Ok Err PlanFailure",

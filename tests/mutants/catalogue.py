@@ -1,11 +1,11 @@
 """All mutants, by name."""
 
-from tests.mutants import bounds, control, ends, keys, leases, waiting, worker
+from tests.mutants import bounds, control, ends, keys, leases, plans, waiting, worker
 from tests.mutants.planting import Mutant, Promises, Seeds
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for chapter in (ends, leases, keys, bounds, waiting, worker, control)
+    for chapter in (ends, leases, keys, bounds, waiting, plans, worker, control)
     for mutant in chapter.PLANTED
 }
 

@@ -87,7 +87,7 @@ def try_tests(tests: Tests) -> Caught | None:
     )
     if ended.returncode == 0:
         return None
-    failed = re.search(r"^FAILED (\S+)(?: - (.*))?$", ended.stdout, re.MULTILINE)
+    failed = re.search(r"^FAILED (.+?)(?: - (.*))?$", ended.stdout, re.MULTILINE)
     if failed is None:
         raise LookupError(f"{tests.path} could not be run:\n{ended.stdout[-2000:]}")
     return Caught(failed[1], (failed[2] or "failed")[:200], ended.stdout)

@@ -334,13 +334,16 @@ def had_to_end(case: Case, node: str, at: float) -> bool:
     is_stop_due = len(told) > 1 or any(one <= at - STOP_SECONDS for one in told)
     if is_stop_due and still >= BLOCK_SECONDS:
         return True
-    hands = [wish for n, wish in case.wishes.items() if has(case, n, node, began, at)]
-    return still >= limit_of(hands)
+    started = [n for n in case.ledger.starts if has(case, n, node, began, at)]
+    return still >= limit_of([case.wishes.get(n) for n in started])
 
 
-def limit_of(running: list[Wish]) -> float:
-    """Return how long a loop may be blocked while a process has these jobs."""
-    if any(wish.kind == "endless" for wish in running):
+def limit_of(running: list[Wish | None]) -> float:
+    """Return how long a loop may be blocked while a process has these jobs.
+
+    None stands for a job of a plan.
+    """
+    if any(wish is not None and wish.kind == "endless" for wish in running):
         return ENDLESS_SECONDS
     return HARD_SECONDS if running else IDLE_BLOCK_SECONDS
 

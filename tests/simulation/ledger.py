@@ -13,8 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from durio.model.job import RUNNING, Claim, NewJob
+from durio.model.effects import Effects
+from durio.model.ids import id_text
+from durio.model.job import RUNNING, Claim, NewJob, StoredJob
 from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
+from durio.model.plan_payload import plan_place_of
+from durio.ports.commit import Committed
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged
 from durio.ports.store import Store
@@ -26,9 +30,11 @@ T = TypeVar("T")
 
 ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
+PLAN_JOBS_FIRST = 100_000  # numbers of jobs that belong to plans begin here
+PLANS = "plan:"  # begin of the kind of records that plans have
 WRITES = {
     *("enqueue", "exchange", "register", "renew", "leave", "lead"),
-    *("rescue", "promote", "prune", "act"),
+    *("rescue", "promote", "prune", "act", "commit"),
 }
 
 
@@ -74,6 +80,8 @@ class Ledger:
         self.disturbances: list[Disturbance] = []
         self.calls: Counter[str] = Counter()
         self.number_of: dict[bytes, int] = {}
+        self.leaves: dict[str, Any] = {}  # how each leaf of a plan behaves, by its name
+        self.job_of_leaf: dict[str, str] = {}  # id of its job
         self.starts: Counter[int] = Counter()
         self.running_jobs: defaultdict[str, set[int]] = defaultdict(
             set
@@ -122,6 +130,11 @@ class Ledger:
     def about(self, n: int) -> list[LedgerLine]:
         return [entry for entry in self.entries if entry.n == n]
 
+    def number(self, job: StoredJob) -> int:
+        """Return the number of a job that is in the store."""
+        known = self.number_of.get(job.id)
+        return number_in(job.payload) if known is None else known
+
 
 class CallRecorder:
     """Records at the store what was executed, and what the store answered."""
@@ -130,6 +143,8 @@ class CallRecorder:
         self.store = store
         self.ledger = ledger
         self.writes: Counter[str] = Counter()
+        # Kind and name of a record -> the number of its plan, and what was noted last.
+        self.plans: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
@@ -150,6 +165,11 @@ class CallRecorder:
                 self.ledger.note(node.name, "registered", worker=answer)
             case "leave":
                 self.ledger.note(node.name, "left", worker=args[0])
+            case "commit":
+                self._committed(node, args[0], answer)
+                self._note_plans(node)
+            case "act":
+                self._note_plans(node)
             case _:
                 pass
 
@@ -191,9 +211,15 @@ class CallRecorder:
         self, node: Node, outcomes: Sequence[Outcome], answer: Exchanged
     ) -> None:
         cancelled = set(answer.cancelled)
-        refused = {(r.id, r.claim_no): r.already_stored for r in answer.rejected}
+        refused: defaultdict[tuple[bytes, int], list[bool]] = defaultdict(list)
+        for one in answer.rejected:
+            refused[one.id, one.claim_no].append(one.already_stored)
+        left = Counter((outcome.id, outcome.claim_no) for outcome in outcomes)
         for outcome in outcomes:
-            landed = refused.get((outcome.id, outcome.claim_no))
+            key = outcome.id, outcome.claim_no
+            # Of several outcomes of one claim the store takes the first.
+            landed = refused[key].pop(0) if left[key] <= len(refused[key]) else None
+            left[key] -= 1
             if outcome.kind == OutcomeKind.PROGRESS:
                 if landed is None:
                     self._progress(node, outcome)
@@ -231,6 +257,42 @@ class CallRecorder:
             worker=left.worker,
         )
 
+    def _committed(self, node: Node, effects: Effects, answer: Committed) -> None:
+        """Note the jobs of plans, and the handlers of a failure."""
+        if answer.conflict is not None:
+            return
+        number_of: dict[str, int] = {}  # id of a plan -> its number
+        for job in effects.jobs:
+            if job.id in self.ledger.number_of:
+                continue
+            name, place = last_argument(job.payload), plan_place_of(job.opts)
+            plan_id = "" if place is None else place.plan
+            if name:
+                number_of[plan_id] = int(name.partition(".")[0])
+            of = number_of[plan_id]
+            n = PLAN_JOBS_FIRST + len(self.ledger.number_of)
+            self.ledger.number_of[job.id] = n
+            self.ledger.job_of_leaf[name] = id_text(job.id)
+            task = job.task
+            self.ledger.note(node.name, "node", n, plan=of, task=task, name=name)
+        for put in effects.puts:
+            if put.kind.startswith(PLANS) and put.name in number_of:
+                self.plans.setdefault((put.kind, put.name), (number_of[put.name], {}))
+
+    def _note_plans(self, node: Node) -> None:
+        """Note each plan whose record has changed."""
+        for (kind, name), (plan, before) in self.plans.items():
+            for record in at_once(self.store.records(kind, [name])):
+                body = msgspec.json.decode(record.body)
+                now = {
+                    "state": body.get("state", "running"),
+                    "resumed": body.get("resumed", 0),
+                    "failure": body.get("failure"),
+                }
+                if now != before:
+                    self.plans[kind, name] = plan, now
+                    self.ledger.note(node.name, "plan", plan, **now)
+
     def _n(self, job_id: bytes) -> int | None:
         return self.ledger.number_of.get(job_id)
 
@@ -239,6 +301,12 @@ def number_in(payload: bytes) -> int:
     """Return the number that a producer gave this job: every task has a parameter `n`."""
     _args, kwargs = msgspec.json.decode(payload)
     return int(kwargs["n"])
+
+
+def last_argument(payload: bytes) -> str:
+    """Return the name that a job of a plan has; the join of a group has none."""
+    args, _kwargs = msgspec.json.decode(payload)
+    return str(args[-1]) if args else ""
 
 
 def waiting_in(store: Store, lane: str) -> int:

@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 5.0  # until a caller gives up on an answer
 LATE_SECONDS_MAX = (
     15.0  # how long the server may keep a call after its connection broke
 )
-LATE_METHODS = {"enqueue", "exchange"}  # calls that it may execute late
+LATE_METHODS = {"enqueue", "exchange", "commit"}  # calls that it may execute late
 LOCK_SECONDS = 0.1  # how long an enqueue waits for a key
 LOCKED = Locked(StoreUnavailable("simulated: locked"), wait_seconds=30.0)
 NO_WAKEUP = Wake(woken=False, lanes=frozenset(), control=False)
@@ -235,7 +235,8 @@ class SimulatedLink(Store):
                     await self._do(method, args, options)
 
         task = world.director.main.create_task(do())
-        keys = [job.id for job in args[0]] if method == "enqueue" else [args[0]]
+        keys: list[Any] = [job.id for job in args[0]] if method == "enqueue" else []
+        keys += [args[0]] if method == "exchange" else []
         for key in keys:  # a job may be enqueued again, and its call may be lost again
             self.late_calls.setdefault(key, []).append(task)
 

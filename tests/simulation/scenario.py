@@ -20,7 +20,13 @@ from durio.ports.control import AuditNote, QueueChange
 from durio.stores.sqlite.store import SqliteStore
 from durio.worker.worker import Worker
 from tests.job_counts import count_jobs
-from tests.simulation import control_checks, liveness_checks, nemesis, workload
+from tests.simulation import (
+    control_checks,
+    liveness_checks,
+    nemesis,
+    plan_checks,
+    workload,
+)
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import ALL_NODES, CallRecorder, Ledger, at_once
 from tests.simulation.nemesis import Fault, Nemesis
@@ -35,6 +41,7 @@ PRODUCERS = 2
 LOOK_SECONDS = 2.0
 HEALED_SECONDS_MAX = 4 * 3600.0
 PAGE = 200
+PLANS_SECONDS = 20.0
 FOREVER_SECONDS = 1e8
 FAR_SECONDS = 0.03  # trip to a distant store: workers claim more ahead
 CALM_SHARE = 0.1  # of the worlds: no faults, and no job runs twice
@@ -156,17 +163,9 @@ class Scenario:
         self.workers = [f"worker-{n}" for n in range(WORKERS)]
         self.producers = [f"producer-{n}" for n in range(PRODUCERS)]
         began = world.seconds
-        self.wishes = list(
-            workload.draw(
-                world.chance("jobs"),
-                began,
-                knobs.seconds,
-                knobs.jobs,
-                is_calm=knobs.is_calm,
-            )
-            if wishes is None
-            else wishes
-        )
+        self.wishes = self.draw_wishes(began) if wishes is None else list(wishes)
+        for wish in self.wishes:
+            self.ledger.leaves |= {} if wish.plan is None else wish.plan.leaves
         self.faults = list(faults or ())
         if faults is None and not knobs.is_calm:
             self.faults = self.draw_faults(began)
@@ -193,6 +192,14 @@ class Scenario:
             deploy=self.deploy,
         )
 
+    def draw_wishes(self, began: float) -> list[Wish]:
+        """Return all jobs and plans, in order of time."""
+        chance, knobs = self.world.chance, self.knobs
+        jobs = workload.draw(
+            chance("jobs"), began, knobs.seconds, knobs.jobs, is_calm=knobs.is_calm
+        )
+        return workload.with_plans(chance("plans"), jobs, knobs.seconds)
+
     def draw_faults(self, began: float) -> list[Fault]:
         """Return all faults, in order of time."""
         chance, knobs = self.world.chance, self.knobs
@@ -212,7 +219,10 @@ class Scenario:
             self.ledger, self.wishes, records, self.world, self.knobs, self.healed_at
         )
         violations = (
-            judge(case) + liveness_checks.judge(case) + control_checks.judge(case)
+            judge(case)
+            + liveness_checks.judge(case)
+            + control_checks.judge(case)
+            + plan_checks.judge(case)
         )
         return Played(
             self.world.seed,
@@ -252,6 +262,7 @@ class Scenario:
             if self.world.seconds > ends - HEALED_SECONDS_MAX + 200 and not (
                 await self.unfinished()
             ):
+                await clock.sleep(PLANS_SECONDS)  # the leader marks what has ended
                 return
 
     async def unfinished(self) -> int:

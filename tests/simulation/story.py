@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from durio.model.job import STATE_BY_CODE
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.checks import Violation
-from tests.simulation.ledger import ALL_NODES, LedgerLine, number_in
+from tests.simulation.ledger import ALL_NODES, LedgerLine
 from tests.simulation.scenario import Played
 
 LINES_MAX = 60
@@ -47,7 +47,8 @@ def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
     if n is None:
         yield from played.ledger.entries
         return
-    own = played.ledger.about(n)
+    ours = {n} | {e.n for e in played.ledger.of("node") if e.fields["plan"] == n}
+    own = [entry for entry in played.ledger.entries if entry.n in ours]
     nodes = {entry.node for entry in own} | {ALL_NODES}
     since = min((entry.at for entry in own), default=0.0)
     until = max((entry.at for entry in own), default=0.0)
@@ -55,7 +56,7 @@ def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
         lasts = entry.fields.get("seconds", 0.0) if entry.what == "fault" else 0.0
         is_near = entry.at <= until and entry.at + lasts >= since
         is_beside = entry.what in OF_PROCESSES and entry.node in nodes and is_near
-        if entry.n == n or (entry.n is None and is_beside):
+        if entry.n in ours or (entry.n is None and is_beside):
             yield entry
 
 
@@ -84,7 +85,7 @@ def ending(played: Played, n: int | None) -> Iterator[str]:
     """Yield the final state in the store."""
     if n is None:
         return
-    records = [one for one in played.records if number_in(one.payload) == n]
+    records = [one for one in played.records if played.ledger.number(one) == n]
     for record in records:
         state = STATE_BY_CODE[record.state].value
         because = f" ({record.reason})" if record.reason else ""

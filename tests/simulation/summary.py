@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from tests.checkout import commit
 from tests.figures import percentile
-from tests.simulation import checks, control_checks, liveness_checks
+from tests.simulation import checks, control_checks, liveness_checks, plan_checks
 from tests.simulation.account import BROKEN_WORLD, Account
 
 HELD, BROKEN, UNKNOWN = "held", "broken", "not exercised"
@@ -28,7 +28,12 @@ TOTALS = "jobs", "attempts", "reruns"
 def invariants() -> dict[str, str]:
     """Return every invariant that is checked; its meaning is the name of its first check."""
     named: dict[str, str] = {}
-    for check in (*checks.CHECKS, *liveness_checks.CHECKS, *control_checks.CHECKS):
+    for check in (
+        *checks.CHECKS,
+        *liveness_checks.CHECKS,
+        *control_checks.CHECKS,
+        *plan_checks.CHECKS,
+    ):
         meaning = check.__name__.replace("_", " ")
         source = inspect.getsource(check)
         for invariant in re.findall(r'Violation\(\s*"(\w+)"', source):

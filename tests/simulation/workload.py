@@ -21,6 +21,14 @@ from durio.model.job import PRIORITY_DEFAULT
 from durio.worker.middleware import HookEvent
 from tests.simulation.ledger import Ledger
 from tests.simulation.network import LOCKED
+from tests.simulation.plan_workload import (
+    PLANS_MAX,
+    PLANS_MIN,
+    PlanProducer,
+    PlanTasks,
+    PlanWish,
+    draw_plan,
+)
 from tests.simulation.world import Node
 
 QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
@@ -74,6 +82,7 @@ class Wish:
     key: str | None = None
     cancel_seconds: float | None = None  # after the enqueue
     ends: frozenset[str] = field(default=frozenset({"done"}))
+    plan: PlanWish | None = None  # this plan, instead of one job
 
 
 # Kind: weight. `tasks_of` says what a kind does.
@@ -162,6 +171,17 @@ def tight(chance: Random, n: int, at: float) -> Wish:
         key = f"tight-{chance.randint(0, 1)}"
         return Wish(n, at, "tight", seconds, key=key)
     return Wish(n, at, "tight", seconds)
+
+
+def with_plans(chance: Random, wishes: list[Wish], seconds: float) -> list[Wish]:
+    """Add plans, from their own random numbers."""
+    began, first = wishes[0].at, wishes[-1].n + 1
+    count = chance.randint(PLANS_MIN, PLANS_MAX)
+    plans = [
+        Wish(n, began + chance.random() * seconds, "plan", plan=draw_plan(chance, n))
+        for n in range(first, first + count)
+    ]
+    return sorted([*wishes, *plans], key=lambda one: (one.at, one.n))
 
 
 class Acts:
@@ -266,6 +286,9 @@ def tasks_of(
         name: app.task(name=name, retry=QUICK_RETRY, timeout=limits)(act)
         for name, act in declared.items()
     }
+    plans = PlanTasks(node, ledger)
+    tasks["leaf"] = app.task(name="leaf", retry=QUICK_RETRY, timeout=limits)(plans.leaf)
+    tasks["handler"] = app.task(name="handler", retry=QUICK_RETRY)(plans.handler)
     tasks["endless"] = app.task(name="endless", timeout=(SOFT_SECONDS, 5), retry=1)(
         acts.endless
     )
@@ -282,10 +305,14 @@ class Producer:
         self.node = node
         self.ledger = ledger
         self.tasks = tasks
+        self.plans = PlanProducer(app, node, ledger)
 
     async def ask(self, wish: Wish) -> None:
         """Enqueue it and note the result or the error; perhaps cancel it later."""
         note, name = self.ledger.note, self.node.name
+        if wish.plan is not None:
+            await self.plans.ask(wish.n, wish.plan)
+            return
         note(name, "enq.invoke", wish.n, kind=wish.kind, key=wish.key)
         try:
             job = await self._call(wish)
