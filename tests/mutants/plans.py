@@ -178,6 +178,14 @@ PLANTED = (
         Promises("waits."),
     ),
     planted(
+        "jobs_finished_together_append_nothing",
+        "Jobs with ties that one statement finishes leave no entries.",
+        "stores/sqlite/finish.py",
+        "return quick | ties.keys(), ended",
+        "return quick | ties.keys(), []",
+        Promises("on_end."),
+    ),
+    planted(
         "version_restarts",
         "A record that is deleted and created again gets an old version.",
         "stores/sqlite/migrations/0003_records.sql",

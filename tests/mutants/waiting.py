@@ -112,8 +112,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/logs.py",
-                "        if len(waiters) > room:\n",
-                "        if len(waiters) > room and room == limit:\n",
+                "            if log.encode() >= first_left.encode():",
+                "            if log == first_left:",
             ),
         ),
         (Promises("waits."),),
@@ -124,8 +124,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/enqueue.py",
-                "(job.id, *wait, job.delay_seconds, job.lane)",
-                "(job.id, *wait, 0.0, job.lane)",
+                "(job.id, *job.wait, job.delay_seconds, job.lane)",
+                "(job.id, *job.wait, 0.0, job.lane)",
             ),
         ),
         (Promises("waits."),),

@@ -57,7 +57,7 @@ def zombies() -> Kept:
 
 @pytest.fixture
 def no_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    for name in ("FINISH_PLAIN", "FINISH_DONE", "FINISH_WITHOUT_TRACE"):
+    for name in ("FINISH_PACKED", "FINISH_DONE", "FINISH_WITHOUT_TRACE"):
         fenced: str = getattr(finish, name)
         planted, count = FENCE.subn(NO_FENCE, fenced)
         assert count == 1

@@ -70,7 +70,7 @@ def test_large_results_are_stored_one_by_one(
 ) -> None:
     """A text of all of them might be longer than SQLite accepts."""
     monkeypatch.setattr(finish, "PACKED_BYTES_MAX", 10_000)
-    monkeypatch.setattr(finish, "FINISH_PLAIN", "this is not used")
+    monkeypatch.setattr(finish, "FINISH_PACKED", "this is not used")
 
     async def story() -> None:
         clock = ManualClock()

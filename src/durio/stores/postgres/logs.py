@@ -38,7 +38,7 @@ from durio.stores.postgres.transaction import NO_WORKER, LogRow, PostgresTransac
 APPEND_ENTRIES = statement("append_entries")
 DEFER_ENTRIES = statement("defer_entries")
 SETTLE_LOGS = statement("settle_logs")
-READ_LENGTHS = statement("read_length")
+READ_LENGTHS = statement("read_lengths")
 READ_ENTRIES = statement("read_entries")
 READ_LOGS = statement("read_logs")
 TRIM_LOG = statement("trim_log")

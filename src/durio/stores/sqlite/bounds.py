@@ -128,12 +128,12 @@ def enter_lane(tx: SqliteTransaction, lane: str, jobs: int = 1) -> None:
     add_to_depth(tx, lane, jobs)
 
 
-def enter_lane_blocked(tx: SqliteTransaction, lane: str) -> None:
-    """Count a new job that waits for a log; only a closed lane refuses it."""
+def enter_lane_blocked(tx: SqliteTransaction, lane: str, jobs: int) -> None:
+    """Count new jobs that wait for logs; only a closed lane refuses them."""
     full = closed_refusal(tx, lane)
     if full is not None and not tx.enters_closed:
         raise SqliteNoRoom(full)
-    add_to_depth(tx, lane)
+    add_to_depth(tx, lane, jobs)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from durio.stores.sqlite.bounds import (
 from durio.stores.sqlite.caller_transaction import write_joined
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.keys import HeldKey, find_holder, take_key
-from durio.stores.sqlite.logs import is_over
+from durio.stores.sqlite.logs import read_lengths
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -108,8 +108,10 @@ def insert_all(
     ensure_lanes(tx, lanes)
     if all(job[KEY:] == NO_KEY_OR_TIES for job in jobs):
         return insert_plain(tx, jobs)
+    if all(job.key is None for job in jobs):
+        return insert_without_keys(tx, jobs)
     return [
-        insert_without_key(tx, job)
+        insert_without_keys(tx, (job,))[0]
         if job.key is None
         else enqueue_keyed(tx, job, job.key)
         for job in jobs
@@ -228,39 +230,61 @@ def insert_plain(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued
     return answers
 
 
-def insert_without_key(tx: SqliteTransaction, job: NewJob) -> Enqueued:
-    """Insert one job that may have ties."""
-    ties = encode_ties(job)
-    if ties is None:
-        return insert_plain(tx, (job,))[0]
+def insert_without_keys(
+    tx: SqliteTransaction, jobs: Sequence[NewJob]
+) -> list[Enqueued]:
+    """Insert jobs that may have ties; for those already stored, return their state."""
+    logs = list({job.wait.log for job in jobs if job.wait is not None})
+    lengths = read_lengths(tx.db, logs) if logs else {}
+    rows = [tied_row(tx, job, lengths) for job in jobs]
+    tx.db.rows("savepoint inserting")
+    inserted = tx.db.changed_by_many(INSERT_TIED_JOB, rows)
+    if inserted < len(rows):
+        tx.db.rows("rollback to inserting")
+        is_new = [bool(tx.db.changed_by_many(INSERT_TIED_JOB, (r,))) for r in rows]
+    else:
+        is_new = [True] * len(rows)
+    tx.db.rows("release inserting")
+    new = [job for job, created in zip(jobs, is_new, strict=True) if created]
+    blocked = {row[0] for row in rows if row[STATE] == BLOCKED}
+    insert_waits(tx, [job for job in new if job.id in blocked])
+    enter_lanes(tx, new)
+    return [
+        Enqueued(job.id, True, row[STATE])
+        if created
+        else answer_from_stored(tx, job.id)
+        for job, row, created in zip(jobs, rows, is_new, strict=True)
+    ]
+
+
+def tied_row(
+    tx: SqliteTransaction, job: NewJob, lengths: Mapping[str, int]
+) -> list[Any]:
+    """Return the values of `insert_tied_job`, blocked if the job has to wait."""
     row = row_of(tx, job, due_at(tx, job))
-    if not insert_tied(tx, job, row, ties):
-        return answer_from_stored(tx, job.id)
-    return Enqueued(job.id, True, row[STATE])
-
-
-def insert_tied(tx: SqliteTransaction, job: NewJob, row: list[Any], ties: str) -> bool:
-    """Insert a job with its ties; return False if it is already stored.
-
-    `row` gets the state `blocked` if the job has to wait.
-    """
     wait = job.wait
-    if wait is not None and is_over(tx, *wait):
-        wait = None
-    if wait is not None:
+    if wait is not None and lengths.get(wait.log, 0) <= wait.above:
         # The delay counts from the end of the wait, a time is kept.
         row[STATE], row[RUN_AT] = BLOCKED, job.run_at
-    if not tx.db.changed_by_many(INSERT_TIED_JOB, ((*row, ties),)):
-        return False
-    if wait is not None:
-        tx.db.rows(INSERT_WAIT, (job.id, *wait, job.delay_seconds, job.lane))
-    if job.wait is None:
-        enter_lane(tx, job.lane)
-    else:
-        enter_lane_blocked(
-            tx, job.lane
-        )  # no bound refuses it, also if it need not wait
-    return True
+    row.append(encode_ties(job))
+    return row
+
+
+def insert_waits(tx: SqliteTransaction, blocked: Sequence[NewJob]) -> None:
+    waits = (
+        (job.id, *job.wait, job.delay_seconds, job.lane)
+        for job in blocked
+        if job.wait is not None
+    )
+    tx.db.changed_by_many(INSERT_WAIT, waits)
+
+
+def enter_lanes(tx: SqliteTransaction, new: Sequence[NewJob]) -> None:
+    """Count new jobs; no bound refuses one with a wait, also if it need not wait."""
+    for lane, count in Counter(job.lane for job in new if job.wait is None).items():
+        enter_lane(tx, lane, count)
+    for lane, count in Counter(job.lane for job in new if job.wait is not None).items():
+        enter_lane_blocked(tx, lane, count)
 
 
 def insert_or_find(tx: SqliteTransaction, row: list[Any]) -> Enqueued:
@@ -320,14 +344,16 @@ def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 
 def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
     """Store a new job that takes the key; a debounced one waits first."""
-    wait = key.delay_seconds
-    row = row_of(tx, job, tx.now + wait if wait > 0 else due_at(tx, job))
-    ties = encode_ties(job)
-    if ties is None:
-        enter_lane(tx, job.lane)
-        tx.db.rows(INSERT_JOB, tuple(row))
-    else:
-        insert_tied(tx, job, row, ties)
+    delay = key.delay_seconds
+    if job.wait is not None or job.on_end:
+        if delay > 0:
+            job = job._replace(run_at=None, delay_seconds=delay)
+        (answer,) = insert_without_keys(tx, (job,))
+        take_key(tx, job.id, key)
+        return answer
+    row = row_of(tx, job, tx.now + delay if delay > 0 else due_at(tx, job))
+    enter_lane(tx, job.lane)
+    tx.db.rows(INSERT_JOB, tuple(row))
     take_key(tx, job.id, key)
     return Enqueued(job.id, True, row[STATE])
 

@@ -27,10 +27,12 @@ from durio.stores.sqlite.logs import append_ends, extend_waits
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-FINISH_PLAIN = statement("finish_plain")
+FINISH_PACKED = statement("finish_packed")
+READ_TIES_OF = statement("read_ties_of")
 FINISH_DONE = statement("finish_done")
 FINISH_WITHOUT_TRACE = statement("finish_without_trace")
 WRITE_PROGRESS = statement("write_progress")
+WRITE_TIES = statement("write_ties")
 MARK_ALONE = statement("mark_alone")
 READ_CLAIM_STATE = statement("read_claim_state")
 IS_REGISTERED = statement("is_registered")
@@ -101,36 +103,62 @@ def record_done(
     conflicts: OutcomeConflicts,
 ) -> list[Outcome]:
     """Write state, result and end time, and free keys, together; return the refused."""
-    special = tx.special
-    plain = [
-        o for o in done if o.keep is None and o.effects is None and o.id not in special
-    ]
-    if plain and not finish_plain(tx, worker, plain):
-        plain = []
-    if len(plain) == len(done):
-        return []
-    quick = {o.id for o in plain}
+    quick, ended = finish_quickly(tx, worker, done)
     refused: list[Outcome] = []
-    ended: list[EndedJob] = []
-    for outcome in done:
-        if outcome.id in quick:
-            continue
-        if outcome.effects is not None:
-            is_taken = finish_with_effects(tx, worker, outcome, conflicts)
-        else:
+    if len(quick) < len(done):
+        for outcome in done:
+            if outcome.id in quick:
+                continue
             tx.special.discard(outcome.id)
-            is_taken = write_done(tx, worker, outcome, ended)
-        if not is_taken:
-            refused.append(outcome)
-    append_ends(tx, ended)
+            if outcome.effects is not None:
+                is_taken = finish_with_effects(tx, worker, outcome, conflicts)
+            else:
+                is_taken = write_done(tx, worker, outcome, ended)
+            if not is_taken:
+                refused.append(outcome)
+    if ended:
+        append_ends(tx, ended)
     return refused
 
 
-def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) -> bool:
-    """Finish all jobs, or none.
+def finish_quickly(
+    tx: SqliteTransaction, worker: int, done: list[Outcome]
+) -> tuple[set[bytes], list[EndedJob]]:
+    """Finish what one statement can finish; return its ids, and the jobs with ties."""
+    special = tx.special
+    usual = [o for o in done if o.keep is None and o.effects is None]
+    plain = [o for o in usual if o.id not in special]
+    quick: set[bytes] = set()
+    if plain and finish_packed(tx, worker, plain, has_ties=False):
+        quick = {o.id for o in plain}
+    if len(plain) == len(usual):
+        return quick, []
+    # Special jobs have a key or ties.
+    others = {o.id: o for o in usual if o.id in special and not o.is_quiet}
+    ties = read_ties(tx, list(others.values()))
+    tied = [others[job_id] for job_id in ties]
+    if not tied or not finish_packed(tx, worker, tied, has_ties=True):
+        return quick, []
+    special.difference_update(ties)
+    ended = [
+        EndedJob(o.id, DONE, ties[o.id], entry_body(DONE, o.result, None)) for o in tied
+    ]
+    return quick | ties.keys(), ended
 
-    Return False if one was refused, has a key or ties, or has a result that is not UTF-8,
-    and if the results are large.
+
+def read_ties(tx: SqliteTransaction, done: Sequence[Outcome]) -> dict[bytes, str]:
+    """Return the ties of those that have some, and no key."""
+    numbers = msgspec.json.encode([0] * len(done)).decode()
+    return dict(tx.db.rows(READ_TIES_OF, (ids(done), numbers)))
+
+
+def finish_packed(
+    tx: SqliteTransaction, worker: int, done: Sequence[Outcome], *, has_ties: bool
+) -> bool:
+    """Finish all jobs, or none; the caller appends their entries.
+
+    Return False if one was refused, has a key or other ties than expected, or has a result
+    that is not UTF-8, and if the results are large.
     """
     alike: dict[tuple[int, float], list[Outcome]] = {}
     for outcome in done:
@@ -140,13 +168,16 @@ def finish_plain(tx: SqliteTransaction, worker: int, done: Sequence[Outcome]) ->
         return False
     try:
         groups = [
-            (ids(some), claim_no, worker, now, packed(some), now + seconds, gone_at)
+            (
+                *(ids(some), claim_no, worker, now, packed(some)),
+                *(now + seconds, gone_at, has_ties),
+            )
             for (claim_no, seconds), some in alike.items()
         ]
     except UnicodeDecodeError:
         return False
     tx.db.rows("savepoint finishing")
-    changed = tx.db.changed_by_many(FINISH_PLAIN, groups)
+    changed = tx.db.changed_by_many(FINISH_PACKED, groups)
     if changed != len(done):
         tx.db.rows("rollback to finishing")
     tx.db.rows("release finishing")
@@ -167,7 +198,6 @@ def finish_with_effects(
     tx: SqliteTransaction, worker: int, outcome: Outcome, conflicts: OutcomeConflicts
 ) -> bool:
     """Finish one job together with its effects; return False if it was refused."""
-    tx.special.discard(outcome.id)
     found: list[Conflict] = []
 
     def finish() -> bool:
@@ -206,6 +236,7 @@ def write_done(
             else:
                 free_at_end(tx, job_id, key, mode, DONE)
         if ties is not None and not outcome.is_quiet:
+            tx.db.rows(WRITE_TIES, (job_id, None))
             body = entry_body(DONE, outcome.result, None)
             ended.append(EndedJob(job_id, DONE, ties, body))
     return bool(rows)

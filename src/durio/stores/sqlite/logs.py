@@ -7,6 +7,8 @@ may end it. Every end calls `append_ends` in its own transaction.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
 from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
@@ -21,11 +23,11 @@ from durio.stores.sqlite.database import Database
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
-EXTEND_LOG = statement("extend_log")
+EXTEND_LOGS = statement("extend_logs")
 EXPIRE_LOG = statement("expire_log")
 APPEND_ENTRY = statement("append_entry")
 HAS_ENTRY = statement("has_entry")
-READ_LENGTH = statement("read_length")
+READ_LENGTHS = statement("read_lengths")
 READ_ENTRIES = statement("read_entries")
 TRIM_LOG = statement("trim_log")
 DROP_LOG = statement("drop_log")
@@ -79,12 +81,7 @@ class SqliteLogs(SqliteCapability):
 
     async def log_lengths(self, logs: Sequence[str]) -> dict[str, int]:
         named = [log for log in logs if is_storable(log)]
-
-        def look(db: Database) -> dict[str, int]:
-            found = {log: db.value(READ_LENGTH, (log,)) for log in named}
-            return {log: length for log, length in found.items() if length is not None}
-
-        return await self.context.reader.read(look)
+        return await self.context.reader.read(lambda db: read_lengths(db, named))
 
     async def trim_log(self, log: str, before: int) -> None:
         if is_storable(log):
@@ -117,21 +114,21 @@ class SqliteLogs(SqliteCapability):
 def append_ends(tx: SqliteTransaction, ended: Iterable[EndedJob]) -> None:
     """Append what these jobs have for their final state.
 
-    A job that may be retried keeps the rest; a done job needs no ties any more.
+    A job that may be retried keeps the rest. A done job needs no ties any more, and its
+    finish has removed them.
     """
     entries: dict[str, list[EntryRow]] = {}
-    changed: list[tuple[bytes, str | None]] = []
+    changed: list[tuple[bytes, str]] = []
     for job_id, state, text, body in ended:
         due, kept = entries_at_end(load_ties(text), state)
         for end in due:
             entries.setdefault(end.log, []).append(
                 EntryRow(end.tag, state, job_id, entry_uid(end), body)
             )
-        if state == DONE:
-            changed.append((job_id, None))
-        elif any(end.when & DONE_END for end in due):
+        if state != DONE and any(end.when & DONE_END for end in due):
             changed.append((job_id, dump_ties(kept)))
-    tx.db.changed_by_many(WRITE_TIES, changed)
+    if changed:
+        tx.db.changed_by_many(WRITE_TIES, changed)
     append_rows(tx, entries)
 
 
@@ -151,17 +148,23 @@ def write_appends(tx: SqliteTransaction, appends: Sequence[Append]) -> None:
 
 def append_rows(tx: SqliteTransaction, entries: dict[str, list[EntryRow]]) -> None:
     """Append to each log, then let jobs go that have waited for that."""
-    lengths: dict[str, int] = {}
-    values: list[tuple[Any, ...]] = []
-    for log, rows in entries.items():
-        new = without_repeats(tx, log, rows)
-        if not new:
-            continue
-        length = lengths[log] = tx.db.value(EXTEND_LOG, (log, len(new)))
-        first = length - len(new)
-        values += [(log, first + n, tx.now, *row) for n, row in enumerate(new)]
+    found = {log: without_repeats(tx, log, rows) for log, rows in entries.items()}
+    new = {log: rows for log, rows in found.items() if rows}
+    if not new:
+        return
+    counts = as_json({log: len(rows) for log, rows in new.items()})
+    lengths: dict[str, int] = dict(tx.db.rows(EXTEND_LOGS, (counts,)))
+    values = [
+        (log, offset, tx.now, *row)
+        for log, rows in new.items()
+        for offset, row in enumerate(rows, lengths[log] - len(rows))
+    ]
     tx.db.changed_by_many(APPEND_ENTRY, values)
     unblock_waiters(tx, lengths)
+
+
+def as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def without_repeats(
@@ -186,24 +189,28 @@ def without_repeats(
 
 def is_over(tx: SqliteTransaction, log: str, above: int) -> bool:
     """Whether a wait for this length is over already."""
-    return (tx.db.value(READ_LENGTH, (log,)) or 0) > above
+    return read_lengths(tx.db, [log]).get(log, 0) > above
+
+
+def read_lengths(db: Database, logs: Sequence[str]) -> dict[str, int]:
+    """Return the lengths of the logs that exist."""
+    return dict(db.rows(READ_LENGTHS, (as_json(logs),)))
 
 
 def unblock_waiters(
     tx: SqliteTransaction, lengths: dict[str, int], limit: int = UNBLOCKED_MAX
 ) -> int:
     """Let jobs go whose wait is over, `limit` in all, and mark the logs of the others."""
-    freed: list[tuple[Any, ...]] = []
-    for log, length in sorted(lengths.items()):
-        room = limit - len(freed)
-        waiters = tx.db.rows(FIND_WAITERS, (log, length, room + 1))
-        if len(waiters) > room:
-            tx.db.rows(MARK_LOG, (log, 1))
-            tx.has_marked_logs = True
-            del waiters[room:]
-        freed += waiters
-    unblock(tx, freed)
-    return len(freed)
+    waiters = tx.db.rows(FIND_WAITERS, (as_json(lengths), limit + 1))
+    if len(waiters) > limit:
+        first_left = waiters[limit][-1]
+        for log in lengths:
+            if log.encode() >= first_left.encode():  # as the rows are ordered
+                tx.db.rows(MARK_LOG, (log, 1))
+        tx.has_marked_logs = True
+        del waiters[limit:]
+    unblock(tx, waiters)
+    return len(waiters)
 
 
 def unblock(tx: SqliteTransaction, waiters: Sequence[tuple[Any, ...]]) -> None:
@@ -211,7 +218,7 @@ def unblock(tx: SqliteTransaction, waiters: Sequence[tuple[Any, ...]]) -> None:
     if not waiters:
         return
     changes: list[tuple[int, int, float]] = []
-    for seq, _, run_at, delay in waiters:
+    for seq, _, run_at, delay, _ in waiters:
         due = max(run_at or 0.0, tx.now + delay)
         changes.append((seq, READY if due <= tx.now else SCHEDULED, due))
     tx.db.changed_by_many(END_WAIT, [(seq,) for seq, *_ in waiters])

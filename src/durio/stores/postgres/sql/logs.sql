@@ -20,7 +20,7 @@ order by u.place
 -- only here: SQLite finds marked logs by `find_marked_logs`.
 select {schema}.settle_logs_1(:limit::int4, :now::float8)
 
--- name: read_length(logs)
+-- name: read_lengths(logs)
 -- A job that waits creates the head of its log: without entries there is no log.
 select name, length from {schema}.log where name = any(:logs::text[]) and length > 0
 

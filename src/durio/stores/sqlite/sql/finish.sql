@@ -2,20 +2,27 @@
 -- come back was refused.
 -- State codes: 0 scheduled, 2 ready, 3 running, 4 done, 5 dead, 6 cancelled.
 
--- name: finish_plain(ids, claim_no, worker, now, results, result_until, gone_at)
+-- name: finish_packed(ids, claim_no, worker, now, results, result_until, gone_at, tied)
 -- only here: PostgreSQL's `finish_jobs` covers this case.
--- `finish_done` for many jobs with the same claim number and times, without a key, ties or
--- a retention of their own. `ids` are 16 bytes each, `results` is a JSON array. One
--- statement for all of them: the interpreter runs other code meanwhile. It returns no rows;
--- the caller compares the number of changed rows. The plus signs keep SQLite from reading
--- all jobs of the worker instead of these.
+-- `finish_done` for many jobs with the same claim number and times, without a key or a
+-- retention of their own; all of them with ties, or none. `ids` are 16 bytes each,
+-- `results` is a JSON array. One statement for all of them: the interpreter runs other code
+-- meanwhile. It returns no rows; the caller compares the number of changed rows. The plus
+-- signs keep SQLite from reading all jobs of the worker instead of these.
 update job
 set state = 4, worker = null, finished_at = :now, result = cast(each.value as blob),
-  result_until = :result_until, gone_at = :gone_at
+  result_until = :result_until, gone_at = :gone_at, ties = null
 from json_each(:results) as each
 where job.id = substr(:ids, 1 + 16 * each.key, 16) and +job.state = 3
   and job.claim_no = :claim_no and +job.worker = :worker and job.ukey is null
-  and job.ties is null
+  and (job.ties is not null) = :tied
+
+-- name: read_ties_of(ids, results)
+-- only here: PostgreSQL reads ties when it finishes jobs.
+-- Ties of the jobs of `finish_packed` before it, in any order; jobs with a key are missing.
+select job.id, job.ties from json_each(:results) as each
+cross join job on job.id = substr(:ids, 1 + 16 * each.key, 16)
+where job.ukey is null and job.ties is not null
 
 -- name: finish_done(id, claim_no, worker, now, result, result_until, gone_at, bucket, keep_count)
 -- only here: PostgreSQL finishes all jobs of a call in one statement (`finish_jobs`).

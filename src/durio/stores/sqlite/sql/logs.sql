@@ -1,12 +1,13 @@
 -- Logs: appending, reading, and letting jobs go whose wait is over.
 -- State codes: 0 scheduled, 1 blocked, 2 ready.
 
--- name: extend_log(log, entries)
+-- name: extend_logs(entries)
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
--- Makes room for entries at the end, in a log that may be new; returns its new length.
-insert into log (name, length) values (:log, :entries)
-on conflict (name) do update set length = length + :entries
-returning length
+-- Makes room for entries at the end of logs, which may be new; returns the new lengths.
+-- `entries` is a JSON object: numbers of entries by log.
+insert into log (name, length) select key, value from json_each(:entries) where true
+on conflict (name) do update set length = length + excluded.length
+returning name, length
 
 -- name: expire_log(log, expires_at)
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
@@ -21,8 +22,9 @@ values (:log, :offset, :now, :tag, :state, :job, :uid, :body)
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 select 1 from entry where log = :log and uid = :uid
 
--- name: read_length(log)
-select length from log where name = :log
+-- name: read_lengths(logs)
+-- `logs` is a JSON array.
+select name, length from json_each(:logs) as each cross join log on log.name = each.value
 
 -- name: read_entries(log, start, limit)
 select off, at, tag, state, job, uid, body from entry
@@ -39,13 +41,15 @@ delete from log where name = :log
 insert into waits (seq, log, above, delay, queue)
 select seq, :log, :above, :delay, :lane from job where id = :id
 
--- name: find_waiters(log, length, limit)
+-- name: find_waiters(lengths, limit)
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
--- Jobs whose wait is over now that the log has this length, in their order of arrival.
-select waits.seq, job.queue, job.run_at, waits.delay
-from waits join job on job.seq = waits.seq
-where waits.log = :log and waits.above < :length
-order by waits.seq limit :limit
+-- Jobs whose wait is over now that the logs have these lengths, a JSON object: log by log,
+-- in their order of arrival.
+select waits.seq, waits.queue, job.run_at, waits.delay, waits.log
+from json_each(:lengths) as each
+cross join waits on waits.log = each.key and waits.above < each.value
+cross join job on job.seq = waits.seq
+order by waits.log, waits.seq limit :limit
 
 -- name: end_wait(seq)
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
