@@ -82,12 +82,17 @@ class JobBuilder:
         self._opts = stored_options(options, defaults.task, bounds.meta_bytes_max)
         self.has_key = has_key(options)
 
-    def job(self, payload: bytes, key_payload: bytes | None = None) -> NewJob:
+    def job(
+        self,
+        payload: bytes,
+        key_payload: bytes | None = None,
+        job_id: bytes | None = None,
+    ) -> NewJob:
         """Build one job; its key compares `key_payload`, or else the payload."""
         if len(payload) > self._bytes_max:
             raise too_large(self._task, len(payload), self._bytes_max)
         return NewJob(
-            self._new_id(),
+            self._new_id() if job_id is None else job_id,
             self._lane,
             self._rank,
             self._task,

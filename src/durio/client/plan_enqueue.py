@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 
 from durio.client.backpressure import HINT_SECONDS, queue_closed, queue_full
 from durio.client.bounds import Bounds
-from durio.client.enqueue import JobBuilder, TaskDefaults, too_large
+from durio.client.enqueue import JobBuilder, TaskDefaults
 from durio.client.plan_commits import PlanCommits
 from durio.client.plan_key import plan_key
 from durio.client.task_by_name import TaskTarget, unknown_target
@@ -99,7 +99,7 @@ async def store_plan(
     layout = lay_out(plan, plan_id, client.name)
     writer = PlanWriter(client, plan, plan_id, layout)
     jobs = writer.jobs(targets)
-    key = plan_key(client.name, options, plan_id, shape_of(plan), jobs, tx)
+    key = plan_key(client.name, options, plan_id, writer.shape, jobs, tx)
     store = await client.store()
     in_tx = tx is not None
     await require_plan_workers(store, client.name, client.clock, only_look=in_tx)
@@ -165,8 +165,9 @@ class PlanWriter:
         self._plan_id = plan_id
         self._layout = layout
         self._name = id_text(plan_id)
+        self.shape = shape_of(plan)
         self._record = PlanRecord(
-            shape=shape_of(plan),
+            shape=self.shape,
             nodes=len(layout.nodes),
             created_at=client.clock.now(),
         )
@@ -204,21 +205,15 @@ class PlanWriter:
     def _job(
         self, builder: JobBuilder, target: Handler | TaskTarget, node: PlanNode
     ) -> NewJob:
-        payload = payload_of(target, node)
         bounds = self._client.settings.payload
-        if len(payload) > bounds.bytes_max:
-            raise too_large(target.task, len(payload), bounds.bytes_max)
         place = PlanPlace(self._name, node.number, node.input)
         is_chunk = node.signature is not None and node.signature.rows is not None
         opts = stored_options(
             node.options, target.task, bounds.meta_bytes_max, place, is_chunk=is_chunk
         )
-        return builder.job(payload)._replace(
-            id=node_id(self._plan_id, node.number),
-            opts=opts,
-            wait=node.wait,
-            on_end=node.on_end,
-        )
+        job_id = node_id(self._plan_id, node.number)
+        job = builder.job(payload_of(target, node), job_id=job_id)
+        return job._replace(opts=opts, wait=node.wait, on_end=node.on_end)
 
     # --- writing
 

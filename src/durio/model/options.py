@@ -384,8 +384,10 @@ def stored_options(
     is_chunk: bool = False,
 ) -> bytes | None:
     """Return the options that are stored with a job of this task; None if it has none."""
-    if options is NO_OPTIONS and plan is None:
-        return None
+    if options is NO_OPTIONS:
+        if plan is None:
+            return None
+        return encoder.encode(RowOptions(plan=plan, is_chunk=is_chunk))
     values: dict[str, Any] = {"plan": plan, "is_chunk": is_chunk}
     for name, field, parse, store in STORED:
         value = getattr(options, name)

@@ -16,7 +16,7 @@ become the result of one job, a node with the system task `join` follows the gro
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeGuard
 
@@ -168,7 +168,7 @@ def node_id(plan_id: bytes, number: int) -> bytes:
 
     It has the plan's 48 bits of time, 42 bits of a hash of its id, 32 bits of the number.
     """
-    bits = _hash_bits(plan_id, 42) << 32 | number
+    bits = _plan_bits(plan_id) << 32 | number
     return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)
 
 
@@ -177,8 +177,9 @@ def may_be_node(job_id: bytes) -> bool:
     return job_id[12:13] == b"\0"
 
 
-def _hash_bits(data: bytes, bits: int) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest()) >> (64 - bits)
+@lru_cache(16)  # of the plans that are laid out now
+def _plan_bits(plan_id: bytes) -> int:
+    return int.from_bytes(blake2b(plan_id, digest_size=8).digest()) >> (64 - 42)
 
 
 class Before(NamedTuple):

@@ -32,6 +32,8 @@ def signature_arguments(
     if is_whole and not kwargs:
         return tuple(args), {}
     follows = parameters.why_unfit((FIRST, *args), kwargs) is None
+    if follows and not kwargs:
+        return tuple(args), {}
     if follows and not is_whole:
         (_, *rest), named = parameters.bound((FIRST, *args), kwargs)
         form, in_other_place = (tuple(rest), named), (rest, named)
