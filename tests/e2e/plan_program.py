@@ -20,9 +20,9 @@ from typing import Any
 
 from durio import App, Permanent, group
 from durio.app.worker_builder import make_worker
-from durio.client import plan_enqueue
 from durio.model.effects import Effects
 from durio.plans import PlanFailure
+from durio.ports import plan_writes
 from durio.ports.store import Store
 from durio.stores.sqlite import logs
 from durio.stores.sqlite.write_session import SqliteTransaction, WriteSession
@@ -155,7 +155,7 @@ async def main(role: str, point: str) -> None:
         await (await make_worker(app)).run()
         return
     # A leader deletes what is not whole after this time.
-    plan_enqueue.WRITTEN_SECONDS_MAX = 1.0
+    plan_writes.WRITTEN_SECONDS_MAX = 1.0
     for plan in PLANS[role]:
         see(f"plan {(await plan.enqueue()).id}")
 
