@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durio import App, Permanent, group
+from durio import App, Context, Permanent, Retry, group
 from durio.client.plan_record import stored_plan
 from durio.errors import StoreUnavailable, WrongState
 from durio.model.effects import Effects
@@ -198,3 +198,34 @@ async def test_lost_reply_leaves_it_unknown_whether_a_plan_is_stored(app: App):
     with pytest.raises(StoreUnavailable) as error:
         await group(leaf.s("a")).enqueue()
     assert error.value.unknown
+
+
+@virtual
+async def test_replacing_outlasts_a_store_that_does_not_answer(app: App):
+    leaf, faulty = declare(app), await faulty_store(app)
+
+    @app.task(name="replaced", retry=0)
+    async def replaced(ctx: Context, method: str) -> str:
+        faulty.fail(method)
+        return ctx.replace(leaf.s("a"))
+
+    async with working(app):
+        for method in ("require_protocol", "records"):
+            plan = await (replaced.s(method) | leaf.s()).enqueue()
+            assert await plan.result(timeout=60) == "a"
+
+
+@virtual
+async def test_job_is_retried_while_another_job_has_the_key_of_its_plan(app: App):
+    leaf = declare(app)
+    keyed = leaf.options(key="one", unique="while_active")
+
+    @app.task(name="replaced", retry=Retry(2, base=60, jitter=False))
+    async def replaced(ctx: Context) -> str:
+        return ctx.replace(keyed.s("a"))
+
+    async with working(app):
+        await keyed.options(delay="90s").enqueue("holder")
+        job = await replaced.enqueue()
+        assert await job.result(timeout=600) == "a"
+        assert (await job.status()).attempt == 3

@@ -51,7 +51,7 @@ from durio.worker.attempt_errors import (
 from durio.worker.handler_call import call_handler
 from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
 from durio.worker.middleware import Middleware
-from durio.worker.plan_changes import PlanChanges
+from durio.worker.plan_changes import PlanChanges, is_plan_wrong
 from durio.worker.transaction import Begin
 
 NO_VALUE = b"null"  # None, as a result
@@ -282,14 +282,12 @@ class AttemptRunner:
             keep = attempt.keep_if_cancelled
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=keep)
             return outcome, self._event(attempt, outcome)
-        decision = classify(
-            control_error(error),
-            attempt.retry,
-            retried=claim.retried,
-            snoozed=claim.snoozed,
-            share=self.clock.random(),
-        )
-        return self._decided(attempt, error, decision)
+        raised = control_error(error)
+        return self._decided(attempt, error, self._decision(attempt, raised))
+
+    def _decision(self, attempt: Attempt, error: BaseException) -> Decision:
+        counts = {"retried": attempt.claim.retried, "snoozed": attempt.claim.snoozed}
+        return classify(error, attempt.retry, share=self.clock.random(), **counts)
 
     def _is_loop_ending(self) -> bool:
         """Whether the whole event loop is ending, which cancels the worker's task too."""
@@ -307,7 +305,9 @@ class AttemptRunner:
 
     def refused(self, attempt: Attempt, error: BaseException) -> AttemptEnd:
         """Return the outcome of an attempt whose plan could not be changed."""
-        return self._dead(attempt, error, Reason.PLAN_REFUSED)
+        if is_plan_wrong(error):
+            return self._dead(attempt, error, Reason.PLAN_REFUSED)
+        return self._decided(attempt, error, self._decision(attempt, attempt.retry))
 
     def stopped(self, attempt: Attempt) -> AttemptEnd:
         """Return the outcome of an attempt that the worker stopped from outside."""

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from durio.model.effects import Effects, Extend, Put
-from durio.model.errors import DurioError, InvalidPlan, KeyConflict, StoreError
+from durio.model.errors import (
+    DurioError,
+    InvalidPlan,
+    KeyConflict,
+    OperatingError,
+    StoreError,
+    UsageError,
+)
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import Claim, NewJob
 from durio.model.names import namespace_of
@@ -115,11 +122,14 @@ class PlanChanges:
         until the attempt is over.
         """
         change = outcome.change or PlanChange()
-        if change.replacement is not None and not in_block:
-            namespace = namespace_of(attempt.claim.lane)
-            await require_plan_workers(self._store, namespace, self._clock)
         job = ChangingJob.of(attempt.claim)
         is_over = None if in_block else (lambda: attempt.is_over)
+        if change.replacement is not None and not in_block:
+
+            async def require() -> None:
+                await require_plan_workers(self._store, job.namespace, self._clock)
+
+            await self._repeated(require, is_over)
         if job.place is not None:
             plan_id = id_bytes(job.place.plan)
 
@@ -326,12 +336,12 @@ def joined(a: Effects, b: Effects) -> Effects:
     )
 
 
-def refusal_error(conflict: Conflict) -> InvalidPlan | KeyConflict:
+def refusal_error(conflict: Conflict) -> DurioError:
     """Return the error of a job whose changes to its plan the store has refused."""
     if conflict.what == "key":
         return KeyConflict(
             f"the plan was not stored: job {conflict.name} has the key of a node",
-            cure="Use another key, or retry this job when that one has ended.",
+            cure="Use another key, or let that job end before the last retry of this one.",
             id=conflict.name,
         )
     if conflict.what == "job_ended":
@@ -340,11 +350,19 @@ def refusal_error(conflict: Conflict) -> InvalidPlan | KeyConflict:
             cure="This job was retried after its group had ended. Enqueue the work as "
             "jobs of their own.",
         )
-    return InvalidPlan(
+    return OperatingError(
         f"the plan was not stored within {WRITTEN_SECONDS_MAX:g} s, and the leader has "
         "cancelled its jobs",
-        cure="Retry the job when the store is less busy.",
+        cure="Is the store busy? Use smaller plans.",
     )
+
+
+def is_plan_wrong(error: BaseException) -> bool:
+    """Whether a refused change would be refused again.
+
+    If not, the job is retried as often as its policy says: a key may be free later.
+    """
+    return isinstance(error, UsageError) and not isinstance(error, KeyConflict)
 
 
 def too_large_for_block(jobs: int) -> InvalidPlan:

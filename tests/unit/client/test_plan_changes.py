@@ -337,6 +337,6 @@ async def test_a_member_key_that_is_taken_makes_the_job_dead(app: App) -> None:
         job = await keyed.enqueue()
         with pytest.raises(JobDead, match="has the key of a node") as dead:
             await job.result(timeout=60)
-        assert dead.value.reason == "plan_refused"
+        assert dead.value.reason == "exhausted"
         assert id_bytes(first.id)
         assert await plan_records(app) == []
