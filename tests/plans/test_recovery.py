@@ -8,7 +8,7 @@ import pytest
 
 from durio import App, Context, Permanent, Retry, group
 from durio.client.plan_record import stored_plan
-from durio.errors import StoreUnavailable, WrongState
+from durio.errors import JobDead, StoreUnavailable, WrongState
 from durio.model.effects import Effects
 from durio.model.ids import id_bytes
 from durio.model.plan_failure import fails_plan
@@ -229,3 +229,19 @@ async def test_job_is_retried_while_another_job_has_the_key_of_its_plan(app: App
         job = await replaced.enqueue()
         assert await job.result(timeout=600) == "a"
         assert (await job.status()).attempt == 3
+
+
+@virtual
+async def test_attempt_ends_when_its_change_fails_of_anything(app: App):
+    leaf, faulty = declare(app), await faulty_store(app)
+    wrong: Any = ValueError("odd")  # no error of a store
+
+    @app.task(name="replaced", retry=0)
+    async def replaced(ctx: Context) -> str:
+        faulty.fail("require_protocol", error=wrong)
+        return ctx.replace(leaf.s("a"))
+
+    async with working(app):
+        job = await replaced.enqueue()
+        with pytest.raises(JobDead, match="odd"):
+            await job.result(timeout=60)

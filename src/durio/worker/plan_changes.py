@@ -85,7 +85,7 @@ class PlanChanges:
         self,
         attempt: ChangedAttempt,
         outcome: Outcome,
-        refused: Callable[[Any, DurioError], tuple[Outcome, JobEvent | None]],
+        refused: Callable[[Any, Exception], tuple[Outcome, JobEvent | None]],
         record_end: Callable[[Any, Outcome, JobEvent | None], None],
     ) -> None:
         """Record the end of an attempt with what it asked of its plan."""
@@ -94,7 +94,7 @@ class PlanChanges:
             end: tuple[Outcome, JobEvent | None]
             try:
                 end = await self._resolved(attempt, outcome), None
-            except DurioError as error:
+            except Exception as error:
                 end = refused(attempt, error)
             if not attempt.is_over:
                 record_end(attempt, *end)
