@@ -108,16 +108,35 @@ async def resume_around(store: Store, plan: StoredPlan, by: str) -> None:
 async def failed_replacements(
     store: Store, plan: StoredPlan
 ) -> list[tuple[int, StoredPlan]]:
-    """Return the failed and cancelled plans in places of nodes, by number."""
+    """Return the plans in places of nodes that have failed or are cancelled, by number."""
     found: list[tuple[int, StoredPlan]] = []
     for number, inner_id in plan.replacing.items():
         inner = await find_whole_plan(store, plan.namespace, inner_id)
-        if inner is not None and inner.record.state in RETRIED:
+        if inner is not None and inner.record.state in NOT_RUNNING:
             found.append((number, inner))
     return found
 
 
+async def with_failed_replacements(store: Store, plan: StoredPlan) -> list[StoredPlan]:
+    """Return the plan and all plans inside that a retry resumes too; raises WrongState."""
+    found: list[StoredPlan] = []
+    waiting = [plan]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += [inner for _, inner in await failed_replacements(store, found[-1])]
+    for inner in found[1:]:
+        if inner.record.state is PlanState.CANCELLING:
+            raise WrongState(
+                f"plan {id_text(plan.id)} cannot go on yet: plan {id_text(inner.id)}, "
+                "in the place of a job of it, is being cancelled",
+                cure="Retry it again when the running jobs of that plan have ended.",
+                state=inner.record.state,
+            )
+    return found
+
+
 RETRIED = (PlanState.FAILED, PlanState.CANCELLED)
+NOT_RUNNING = (*RETRIED, PlanState.CANCELLING)
 RESUMED: dict[str, Any] = {
     "state": PlanState.RUNNING,
     "failure": None,
@@ -162,16 +181,14 @@ async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> i
             cure="Enqueue it again, and keep jobs longer: retention.done_seconds.",
             state=state,
         )
+    plans = await with_failed_replacements(store, plan)
     await resume_around(store, plan, by)
     jobs = 0
-    waiting = [plan]
-    while waiting:
-        plan = waiting.pop()
-        states = await states_of(store, plan)
-        ids = plan.ids(await retried_nodes(store, plan, states))
-        await resume(store, plan, ids, by)
+    for each in plans:
+        states = await states_of(store, each)
+        ids = each.ids(await retried_nodes(store, each, states))
+        await resume(store, each, ids, by)
         jobs += len(ids)
-        waiting += [inner for _, inner in await failed_replacements(store, plan)]
     return jobs
 
 

@@ -34,8 +34,8 @@ async def handle_due_plans(store: Store, namespace: str, now: float) -> bool:
             gone = Put(kind, record.name, None, if_version=record.version)
             await store.commit(Effects(puts=[gone]))
             continue
-        if plan is None:
-            continue
+        if plan is None or plan.version != record.version:
+            continue  # the cancel of a plan around it has reached it
         if plan.record.state is PlanState.CANCELLING:
             await cancel_plans(store, namespace, plan.id, now)
             continue

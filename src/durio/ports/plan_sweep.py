@@ -1,10 +1,11 @@
 """Cancel a plan in steps that may be repeated: the client begins, the leader goes on.
 
 A plan is `cancelling` until all its jobs have ended, because a running job may still put a
-plan in its place. Its record is due meanwhile, so the leader looks at it again.
+plan in its place, and until such plans have ended, because a retry resumes them too. Its
+record is due meanwhile, so the leader looks at it again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from durio.model.effects import Effects
 from durio.model.errors import WrongState
@@ -65,16 +66,21 @@ async def cancel_plans(
 
     None: there is no such plan. Plans that have ended keep their state.
     """
-    first: PlanState | None = None
+    states: dict[bytes, PlanState | None] = {}  # after it, by plan
+    begun: list[StoredPlan] = []
     waiting = [plan_id]
     while waiting:
-        plan = await _begin(store, namespace, waiting.pop(), now)
+        current = waiting.pop()
+        plan = await _begin(store, namespace, current, now)
         if isinstance(plan, StoredPlan):
-            plan = await _sweep(store, plan, now, note)
-            waiting += plan.replacing.values()
-        state = plan.record.state if isinstance(plan, StoredPlan) else plan
-        first = first or state
-    return first
+            begun.append(await _cancel_nodes(store, plan, note))
+            waiting += begun[-1].replacing.values()
+        else:
+            states[current] = plan
+    # Plans in places of nodes come later, and end first.
+    for plan in reversed(begun):
+        states[plan.id] = await _end(store, plan, states, now)
+    return states[plan_id]
 
 
 async def _begin(
@@ -111,23 +117,37 @@ def overtaken(plan_id: bytes) -> WrongState:
     )
 
 
-async def _sweep(
-    store: Store, plan: StoredPlan, now: float, note: AuditNote | None
+async def _cancel_nodes(
+    store: Store, plan: StoredPlan, note: AuditNote | None
 ) -> StoredPlan:
-    """Cancel all nodes that have not ended; end the plan if all of them have."""
+    """Cancel all nodes that have not ended; return the plan as it is then."""
     # The last nodes first, so that none of them starts meanwhile.
     ids = plan.ids(plan.numbers)[::-1]
     action = CancelJobs("plan_cancelled", is_quiet=True)
     for some in steps(ids):
         await store.act(some, action, note=note)
-    states = await states_of(store, plan)
-    if any(state < DONE for state in states.values()):
-        return plan
+    return await find_whole_plan(store, plan.namespace, plan.id) or plan
+
+
+async def _end(
+    store: Store,
+    plan: StoredPlan,
+    inner: Mapping[bytes, PlanState | None],
+    now: float,
+) -> PlanState:
+    """End the plan if all its nodes have, and all plans in places of nodes (`inner`)."""
+    nodes = await states_of(store, plan)
+    if any(state < DONE for state in nodes.values()):
+        return plan.record.state
     # No node runs any more: these are all plans in places of nodes.
-    again = await find_whole_plan(store, plan.namespace, plan.id)
-    if again is None or again.record.state is not PlanState.CANCELLING:
-        return plan
+    again = await find_whole_plan(store, plan.namespace, plan.id) or plan
+    state = again.record.state
+    if state is not PlanState.CANCELLING or again.numbers != plan.numbers:
+        return state
+    ends = [inner.get(each, state) for each in again.replacing.values()]
+    if any(end is not None and not end.is_final for end in ends):
+        return state
     put = again.put(state=PlanState.CANCELLED, ended_at=now)
     due_at = plan.record.kept_until(now + KEPT_SECONDS)
     await store.commit(Effects(puts=[put._replace(due_at=due_at)]))
-    return again.in_state(PlanState.CANCELLED)
+    return PlanState.CANCELLED

@@ -1,12 +1,13 @@
 """`ctx.replace(plan)` and `ctx.add(signature)`: tasks that change the plan they run in."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from durio import App, Context, Permanent, Retry, State
-from durio.errors import JobDead, UsageError
+from durio.errors import JobDead, UsageError, WrongState
 from durio.keys import window
 from durio.model.ids import id_bytes
 from durio.model.plan_record import plan_kind
@@ -221,6 +222,46 @@ async def test_a_cancel_before_the_replacement_cancels_it_too(app: App) -> None:
             status = await (await app.plan(record.name)).status()
             assert status.state is PlanState.CANCELLED
             assert State.RUNNING not in status.counts
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_is_retried_after_plans_inside_are_cancelled(app: App) -> None:
+    tasks, is_quick = Crawler(app), list[bool]()
+
+    @app.task(name="stubborn")
+    async def stubborn() -> int:
+        try:
+            await app.clock.sleep(1 if is_quick else 1000)
+        except asyncio.CancelledError:
+            await app.clock.sleep(10)
+            raise
+        return 1
+
+    @app.task(name="outside")
+    async def outside(ctx: Context) -> int:
+        return ctx.replace(stubborn.s() | tasks.double.s())
+
+    async with working(app):
+        handle: Any = await (outside.s() | tasks.double.s()).enqueue()
+        await app.clock.sleep(5)
+        assert await handle.cancel() is PlanState.CANCELLING
+        await app.clock.sleep(5)
+        with pytest.raises(WrongState, match="is cancelling"):
+            await handle.retry()
+        members = group(tasks.boom.s(3), outside.s(), cancel_rest=True)
+        failed: Any = await members.enqueue()
+        await app.clock.sleep(5)
+        assert (await failed.status()).state is PlanState.FAILED
+        with pytest.raises(WrongState, match="cannot go on yet"):
+            await failed.retry()
+        await app.clock.sleep(20)
+        assert (await handle.status()).state is PlanState.CANCELLED
+        tasks.fails = False
+        is_quick.append(True)
+        assert await handle.retry() == 3
+        assert await handle.result(timeout=60) == 4
+        assert await failed.retry() == 4
+        assert await failed.result(timeout=60) == [3, 2]
 
 
 @virtual(settings=QUICK)
