@@ -143,17 +143,24 @@ async def test_leader_goes_on_with_a_cancel_that_was_interrupted(app: App):
 
 
 @virtual
-async def test_plan_that_ran_to_its_end_cannot_be_retried(app: App):
-    leaf = declare(app)
+async def test_plan_that_ran_to_its_end_in_spite_of_a_cancel_is_done(app: App):
+    leaf, faulty = declare(app), await faulty_store(app)
+
+    @app.task(name="replaced")
+    async def replaced(ctx: Context) -> str:
+        return ctx.replace(leaf.s("b"))
+
     async with working(app):
-        plan = await group(leaf.s("a")).enqueue()
-        await plan.result()
-    store = await app.store()
-    stored = await stored_plan(store, app.name, id_bytes(plan.id))
-    late: Any = stored.put(state="cancelled")
-    assert (await store.commit(Effects(puts=[late]))).conflict is None
-    with pytest.raises(WrongState, match="is done and cannot be retried"):
-        await plan.retry()
+        for last in (leaf.si("b"), replaced.si()):
+            plan = await (leaf.s("a") | last).enqueue()
+            await app.clock.sleep(1.5)  # the last job runs
+            faulty.slow("log_lengths", seconds=10, times=1)  # the leader is late
+            faulty.slow("act", seconds=1, times=1)
+            assert await plan.cancel() == "done"
+            assert await ended(plan) == "done"
+            assert await plan.result() == "b"
+            with pytest.raises(WrongState, match="is done and cannot be retried"):
+                await plan.retry()
 
 
 @virtual(settings={"retention": {"done_seconds": 3600}})

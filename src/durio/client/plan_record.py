@@ -6,7 +6,7 @@ from typing import Any
 from durio.model.effects import Effects
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import CANCELLED, DEAD, DONE, StoredJob
+from durio.model.job import CANCELLED, DEAD, StoredJob
 from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_record import PlanState
 from durio.ports.conflicts import EffectsRefused
@@ -155,10 +155,6 @@ async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> i
     if not plan.record.is_whole:
         raise plan_not_found(plan_id)  # it is being deleted
     state = await current_state(store, plan)
-    last = len(plan.layout.nodes) - 1
-    states = await states_of(store, plan)
-    if states.get(last) == DONE and last not in plan.replacing:
-        state = PlanState.DONE  # it ran to its end in spite of a cancel
     if state not in RETRIED:
         raise WrongState(
             f"plan {id_text(plan_id)} is {state.value} and cannot be retried",
@@ -175,6 +171,7 @@ async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> i
                 cure="Enqueue the plan again.",
                 state=state,
             )
+    states = await states_of(store, plan)
     if missing_nodes(plan, states, await retried_nodes(store, plan, states)):
         raise WrongState(
             f"plan {id_text(plan_id)} cannot go on: retention has deleted jobs of it",

@@ -147,7 +147,13 @@ async def _end(
     ends = [inner.get(each, state) for each in again.replacing.values()]
     if any(end is not None and not end.is_final for end in ends):
         return state
-    put = again.put(state=PlanState.CANCELLED, ended_at=now)
+    last = len(again.layout.nodes) - 1
+    is_done = nodes.get(last) == DONE
+    if last in again.replacing:
+        is_done = inner[again.replacing[last]] is PlanState.DONE
+    # A plan that ran to its end in spite of the cancel has its value.
+    state = PlanState.DONE if is_done else PlanState.CANCELLED
+    put = again.put(state=state, ended_at=now)
     due_at = plan.record.kept_until(now + KEPT_SECONDS)
     await store.commit(Effects(puts=[put._replace(due_at=due_at)]))
-    return PlanState.CANCELLED
+    return state
