@@ -11,7 +11,7 @@ from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_record import PlanState
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import AuditNote, RetryJobs
-from durio.ports.plan_reader import StoredPlan, find_whole_plan
+from durio.ports.plan_reader import StoredPlan, find_plan, find_whole_plan
 from durio.ports.plan_sweep import (
     cancel_plans,
     current_state,
@@ -60,7 +60,21 @@ def missing_nodes(
 async def cancel_plan(
     store: Store, namespace: str, plan_id: bytes, now: Callable[[], float], by: str
 ) -> PlanState:
-    """Cancel all nodes that have not ended; return the state of the plan after it."""
+    """Cancel all nodes that have not ended; return the state of the plan after it.
+
+    Raises WrongState for a plan whose value another plan waits for.
+    """
+    replaces = (await stored_plan(store, namespace, plan_id)).record.replaces
+    if replaces is not None and replaces.plan is not None:
+        outer = await find_plan(store, namespace, id_bytes(replaces.plan))
+        if outer is not None and not (await current_state(store, outer)).is_final:
+            raise WrongState(
+                f"plan {id_text(plan_id)} cannot be cancelled alone: it is in the place "
+                f"of a job of plan {replaces.plan}, which waits for its value",
+                cure=f"Cancel plan {replaces.plan}, or single jobs of this one: then both "
+                "plans fail.",
+                state=outer.record.state,
+            )
     note = AuditNote(namespace, by, "cancel", f"plan {id_text(plan_id)}")
     state = await cancel_plans(store, namespace, plan_id, now(), note)
     if state is None:

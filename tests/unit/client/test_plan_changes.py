@@ -225,6 +225,20 @@ async def test_a_cancel_before_the_replacement_cancels_it_too(app: App) -> None:
 
 
 @virtual(settings=QUICK)
+async def test_a_plan_inside_is_not_cancelled_alone(app: App) -> None:
+    tasks = Crawler(app)
+    async with working(app):
+        handle: Any = await (tasks.slow_split.s() | tasks.total.s()).enqueue()
+        await app.clock.sleep(20)
+        (name,) = [r.name for r in await plan_records(app) if r.name != handle.id]
+        inner = await app.plan(name)
+        with pytest.raises(WrongState, match=f"a job of plan {handle.id}, which waits"):
+            await inner.cancel()
+        assert await handle.result(timeout=600) == 3
+        assert await inner.cancel() is PlanState.DONE
+
+
+@virtual(settings=QUICK)
 async def test_a_plan_is_retried_after_plans_inside_are_cancelled(app: App) -> None:
     tasks, is_quick = Crawler(app), list[bool]()
 
