@@ -83,13 +83,18 @@ async def cancel_plan(
 
 
 async def resume_after(
-    store: Store, plan: StoredPlan, retried: Collection[int], by: str
+    store: Store,
+    plan: StoredPlan,
+    retried: Collection[int],
+    by: str,
+    retrying: Collection[bytes] = (),
 ) -> int:
     """Resume a failed plan from these failed nodes, and the plan around it.
 
     What was cancelled because of them waits again, unless another failed node is before
     it. The nodes are not retried here. Return how many other failed nodes there are that
-    keep the plan failed. A plan that runs was resumed before, and not to the end.
+    keep the plan failed; jobs that the caller is `retrying` are none. A plan that runs was
+    resumed before, and not to the end.
     """
     states = await states_of(store, plan)
     failed = {n for n, state in states.items() if state == DEAD}
@@ -97,26 +102,29 @@ async def resume_after(
     first = plan.record.failure
     if first is not None and states.get(first.node) == CANCELLED:
         failed.add(first.node)
-    others = failed.difference(retried)
+    failed -= {*retried}
+    others = {n for n in failed if plan.ids([n])[0] not in retrying}
     lost = {n for other in others for n in dependents(plan.layout, other)}
     meant = {n for node in retried for n in dependents(plan.layout, node)} - lost
     ids = plan.ids(sorted(n for n in meant if states.get(n) == CANCELLED))[::-1]
     left = sum(fails_plan(plan.layout, other) for other in others)
     is_resumed = plan.record.state is PlanState.FAILED and not left
     if is_resumed:
-        await resume_around(store, plan, by)
+        await resume_around(store, plan, by, retrying)
     await resume(store, plan, ids, by, is_resumed=is_resumed)
     return left
 
 
-async def resume_around(store: Store, plan: StoredPlan, by: str) -> None:
+async def resume_around(
+    store: Store, plan: StoredPlan, by: str, retrying: Collection[bytes] = ()
+) -> None:
     """Resume the plan of the job whose place this plan has taken, if it has failed."""
     replaces = plan.record.replaces
     if replaces is None or replaces.plan is None:
         return
     outer = await find_whole_plan(store, plan.namespace, id_bytes(replaces.plan))
     if outer is not None and outer.record.state is PlanState.FAILED:
-        await resume_after(store, outer, [replaces.node], by)
+        await resume_after(store, outer, [replaces.node], by, retrying)
 
 
 async def failed_replacements(

@@ -5,7 +5,7 @@ end in a small number, so only such jobs are read.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -63,16 +63,24 @@ async def resume_plans(
             if place is not None and has_failed(job):
                 nodes[namespace_of(job.lane), place.plan].append(job)
     found: dict[bytes, NodeRetry] = {}
-    for (namespace, plan_id), jobs in nodes.items():
-        for answer in await resume_plan(store, namespace, plan_id, jobs, by):
-            found[answer.job] = answer
+    retrying = {job.id for jobs in nodes.values() for job in jobs}
+    # The newest plans first: a plan inside is younger, and its failure is one outside too.
+    for namespace, plan_id in sorted(nodes, key=lambda place: place[1], reverse=True):
+        jobs = nodes[namespace, plan_id]
+        answers = await resume_plan(store, namespace, plan_id, jobs, by, retrying)
+        found |= {answer.job: answer for answer in answers}
     return found
 
 
 async def resume_plan(
-    store: Store, namespace: str, plan_id: str, jobs: Sequence[StoredJob], by: str
+    store: Store,
+    namespace: str,
+    plan_id: str,
+    jobs: Sequence[StoredJob],
+    by: str,
+    retrying: Collection[bytes],
 ) -> list[NodeRetry]:
-    """Resume one plan; the caller retries these failed nodes of it."""
+    """Resume one plan; the caller retries these failed nodes of it, and others."""
     for _ in range(TRIES_MAX):
         try:
             plan = await find_whole_plan(store, namespace, id_bytes(plan_id))
@@ -86,12 +94,16 @@ async def resume_plan(
             why = f"plan {plan_id} is {state.value}"
             return [NodeRetry(job.id, plan_id, state, why) for job in jobs]
         with suppress(WrongState):  # another change came first
-            return await resume_from(store, plan, jobs, by)
+            return await resume_from(store, plan, jobs, by, retrying)
     raise overtaken(id_bytes(plan_id))
 
 
 async def resume_from(
-    store: Store, plan: StoredPlan, jobs: Sequence[StoredJob], by: str
+    store: Store,
+    plan: StoredPlan,
+    jobs: Sequence[StoredJob],
+    by: str,
+    retrying: Collection[bytes],
 ) -> list[NodeRetry]:
     """Let what depends on these nodes wait again."""
     numbers = dict(zip(plan.ids(plan.numbers), plan.numbers, strict=True))
@@ -101,7 +113,7 @@ async def resume_from(
         why = f"retention has deleted jobs of plan {name} that follow"
         state = plan.record.state
         return [NodeRetry(job.id, name, state, why) for job in jobs]
-    left = await resume_after(store, plan, retried, by)
+    left = await resume_after(store, plan, retried, by, retrying)
     state = plan.record.state if left else PlanState.RUNNING
     return [node_retry(plan, job, numbers.get(job.id), state, left) for job in jobs]
 

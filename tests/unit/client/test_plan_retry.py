@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from durio import App, State
+from durio import App, Context, State
 from durio.client.plan_retry import NodeRetry, resume_plans
 from durio.errors import JobDead, WrongState
 from durio.model.effects import Effects, Put
@@ -89,6 +89,33 @@ async def test_all_dead_nodes_of_a_plan_are_retried_together(app: App) -> None:
         done = await app.jobs(state="dead").retry()
         assert (done.changed, done.alone) == (5, 0)
         assert await handle.result(timeout=60) == 10
+
+
+@virtual(settings=QUICK)
+async def test_dead_nodes_of_a_plan_and_of_one_inside_are_retried(app: App) -> None:
+    shop = Shop(app)
+
+    @app.task(name="inside")
+    async def inside(ctx: Context, x: int) -> int:
+        return ctx.replace(shop.boom.s(x))
+
+    async with working(app):
+        for members in (
+            group(shop.boom.s(1), inside.s(2)),
+            group(inside.s(1), shop.boom.s(2)),
+        ):
+            shop.fails = True
+            handle = await (members | shop.total.s()).enqueue()
+            await failed(handle, app)
+            shop.fails = False
+            dead = [id_bytes(job.id) async for job in app.jobs(state="dead")]
+            answers = await resume_plans(await app.store(), dead, "ann")
+            assert [answer.others for answer in answers.values()] == [0, 0]
+            done = await app.jobs(state="dead").retry()
+            assert (done.changed, done.alone) == (2, 0)
+            assert await handle.result(timeout=60) == 3
+            await app.clock.sleep(5)
+            assert (await handle.status()).state is PlanState.DONE
 
 
 @virtual(settings=QUICK)
