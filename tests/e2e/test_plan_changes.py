@@ -1,17 +1,19 @@
 """Tasks that change their plan, on both stores: async, in threads, children, transactions."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from durio import App, Context, group
-from durio.errors import JobDead
+from durio.errors import JobDead, UsageError
 from durio.testing import testing
 from tests.servers.postgres import PostgresServer
 
 app = App("sqlite:///never-opened.db", name="changes")
+too_late: list[int] = []
 
 
 @app.task
@@ -45,6 +47,27 @@ async def in_block(ctx: Context, n: int) -> int:
 
 
 @app.task(retry=0)
+async def rolled_back(ctx: Context, n: int) -> int:
+    ctx.add(double.s(1))
+    with suppress(ValueError):
+        async with ctx.transaction():
+            ctx.add(double.s(10))
+            ctx.replace(double.s(n))
+            raise ValueError("no")
+    return n
+
+
+@app.task(retry=0)
+async def committed(ctx: Context, n: int) -> int:
+    async with ctx.transaction():
+        ctx.result(n)
+    with pytest.raises(UsageError, match="this job is done"):
+        ctx.add(double.s(10))
+    too_late.append(n)
+    return n
+
+
+@app.task(retry=0)
 async def too_large(ctx: Context) -> list[int]:
     async with ctx.transaction():
         return ctx.replace(group(double.s(n) for n in range(1200)))
@@ -61,15 +84,19 @@ PLANS: list[tuple[Any, Any]] = [
     (in_thread.s(1500) | double.s(), 4 * sum(range(1500))),
     (group(in_child.s(1)) | total.s(), 4 + 8 + 12),
     (group(in_block.s(1)), [0, 2, 6]),
+    (group(rolled_back.s(5)), [5, 2]),
+    (group(committed.s(7)), [7]),
     (group(crawl.s(1)) | total.s(), sum(range(1, 128))),
 ]
 
 
 async def story() -> None:
+    too_late.clear()
     async with app.worker(concurrency=20):
         handles = [await plan.enqueue() for plan, _ in PLANS]
         found = [await handle.result(timeout=60) for handle in handles]
         assert found == [value for _, value in PLANS]
+        assert too_late == [7]
         job = await too_large.enqueue()
         with pytest.raises(JobDead, match="a plan of 1201 jobs cannot"):
             await job.result(timeout=60)

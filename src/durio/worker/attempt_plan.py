@@ -58,7 +58,9 @@ class AttemptPlan:
                 cure="Add several jobs that each add a part, or return "
                 "ctx.replace(group(...)).",
             )
-        self._added += [self._maker.member(member) for member in members]
+        # A new list: a transaction that is rolled back returns to the old one.
+        added = [self._maker.member(member) for member in members]
+        self._added = [*self._added, *added]
 
     @property
     def replaced(self) -> bytes | None:

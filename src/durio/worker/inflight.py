@@ -219,6 +219,11 @@ class Attempt:
         return self._context
 
     def _own_plan(self) -> AttemptPlan:
+        if self.recorded is not None:
+            raise UsageError(
+                "this job is done: its ctx.transaction() has committed",
+                cure="Call ctx.replace() or ctx.add() inside the block.",
+            )
         if self.plan is not None:
             return self.plan
         if self.is_chunk:

@@ -5,12 +5,14 @@
         return ctx.result(10)
 
 The job is done when the block ends; nothing that the task does afterwards changes that.
-A block that raises is rolled back, and the attempt fails like any other.
+A block that raises is rolled back, and the attempt fails like any other. A task that catches
+the error goes on; what it asked of its plan in the block is forgotten.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from copy import copy
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +21,7 @@ from durio.model.outcome import Outcome
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.transactions import OwnTransaction
 from durio.telemetry.log import in_job
+from durio.worker.attempt_plan import AttemptPlan
 from durio.worker.plan_changes import refusal_error
 
 T = TypeVar("T")
@@ -41,6 +44,7 @@ class RunningAttempt(Protocol):
     recorded: Outcome | None  # set once it is committed
     is_commit_unknown: bool  # the commit may or may not have succeeded
     progress: bytes | None  # the latest progress
+    plan: AttemptPlan | None  # what it asks of its plan
 
     @property
     def is_process(self) -> bool:
@@ -66,6 +70,7 @@ class TaskTransaction:
         self._attempt = attempt
         self._transaction: OwnTransaction | None = None
         self._rolling_back: asyncio.Task[None] | None = None
+        self._plan_before: AttemptPlan | None = None  # what was asked before the block
 
     async def __aenter__(self) -> Any:
         """Begin the transaction and return the connection of the store's driver."""
@@ -96,6 +101,7 @@ class TaskTransaction:
         begin = self._checked_begin()
         # Before the await, so that there is one transaction at a time.
         attempt.transaction = self
+        self._plan_before = copy(attempt.plan)
         try:
             self._transaction = await begin(is_sync)
         except BaseException:
@@ -138,8 +144,10 @@ class TaskTransaction:
             await self._commit(own, outcome)
         finally:
             self._close()
-            if own is not None and attempt.recorded is None:
-                await own.roll_back()
+            if attempt.recorded is None:
+                attempt.plan = self._plan_before
+                if own is not None:
+                    await own.roll_back()
 
     def _close(self) -> None:
         """Close without a commit: report the progress that was held back."""
