@@ -1,7 +1,7 @@
 """A handle to a stored plan."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
 from durio.client.handle import Job, JobClient
@@ -37,11 +37,14 @@ from durio.ports.plan_reader import StoredPlan
 from durio.ports.plan_sweep import current_state, states_of
 from durio.telemetry.log import in_job
 
+T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
 # How long a retry waits for the leader, which handles a failure.
 FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
+# Pauses between looks for the end of a plan whose last job has ended.
+END_LOOK_SECONDS, END_LOOK_SECONDS_MAX = 0.05, 1.0
 
 
 class PlanHandleClient(JobClient, Protocol):
@@ -104,7 +107,7 @@ class PlanJob(Awaitable[R_co]):
         was cancelled, ResultExpired if the value is no longer stored, and TimeoutError
         after `timeout`; the plan goes on then.
         """
-        await self.wait(timeout)
+        await self._within(timeout, self._wait_for_last)
         plan, last = await self._last(await self._plan())
         if last is not None and last.state == DONE:
             return self._value(plan, last)
@@ -115,32 +118,11 @@ class PlanJob(Awaitable[R_co]):
         return await self.result(timeout)
 
     async def wait(self, timeout: Duration | None = None) -> PlanState:
-        """Wait until the plan has ended; raises TimeoutError after `timeout`."""
-        if in_job.get() is not None:
-            raise UsageError(
-                "a task waits for a plan: a waiting task keeps its slot, and when every "
-                "slot waits no job can run",
-                cure="Let the plan go on with another task: plan | next_task.s().",
-            )
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        plan = await self._plan()
-        waiters = await self._client.waiters()
-        try:
-            async with asyncio.timeout(limit):
-                await waiters.wait_final(plan.last_id)
-                while (inner := (await self._last(plan))[0]).id != plan.id:
-                    plan = inner
-                    await waiters.wait_final(plan.last_id)
-        except TimeoutError:
-            counts = await self.counts()
-            jobs_by_state = ", ".join(
-                f"{jobs} {state.value}" for state, jobs in counts.items()
-            )
-            raise TimeoutError(
-                f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
-                f"({jobs_by_state})"
-            ) from None
-        return await current_state(await self._client.store(), await self._plan())
+        """Wait until the plan has ended; raises TimeoutError after `timeout`.
+
+        Until a worker has marked the plan as failed or cancelled, it has not ended.
+        """
+        return await self._within(timeout, self._wait_for_end)
 
     async def as_completed(self) -> AsyncIterator[Job[Any]]:
         """Yield the jobs of the plan as they end, each once."""
@@ -247,6 +229,45 @@ class PlanJob(Awaitable[R_co]):
         return self._client.run_sync(self.retry())
 
     # --- parts
+
+    async def _within(
+        self, timeout: Duration | None, wait: Callable[[], Awaitable[T]]
+    ) -> T:
+        if in_job.get() is not None:
+            raise UsageError(
+                "a task waits for a plan: a waiting task keeps its slot, and when every "
+                "slot waits no job can run",
+                cure="Let the plan go on with another task: plan | next_task.s().",
+            )
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        try:
+            async with asyncio.timeout(limit):
+                return await wait()
+        except TimeoutError:
+            counts = await self.counts()
+            jobs_by_state = ", ".join(
+                f"{jobs} {state.value}" for state, jobs in counts.items()
+            )
+            raise TimeoutError(
+                f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
+                f"({jobs_by_state})"
+            ) from None
+
+    async def _wait_for_last(self) -> None:
+        """Wait for the last job, and for that of a plan in its place."""
+        plan, waiters = await self._plan(), await self._client.waiters()
+        await waiters.wait_final(plan.last_id)
+        while (inner := (await self._last(plan))[0]).id != plan.id:
+            plan = inner
+            await waiters.wait_final(plan.last_id)
+
+    async def _wait_for_end(self) -> PlanState:
+        await self._wait_for_last()
+        store, pause = await self._client.store(), END_LOOK_SECONDS
+        while not (state := await current_state(store, await self._plan())).is_final:
+            await self._client.clock.sleep(pause)
+            pause = min(2 * pause, END_LOOK_SECONDS_MAX)
+        return state
 
     async def _plan(self) -> StoredPlan:
         store = await self._client.store()

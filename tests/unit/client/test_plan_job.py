@@ -409,6 +409,21 @@ async def test_a_task_does_not_wait_for_a_plan(app: App) -> None:
 
 
 @virtual(settings=QUICK)
+async def test_wait_returns_when_the_plan_has_ended(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        failing = await (shop.add.s(1) | shop.boom.s()).enqueue()
+        assert await failing.wait(timeout=60) is PlanState.FAILED
+        long = await (shop.later.s(1) | shop.add.s()).enqueue()
+        await app.clock.sleep(5)
+        assert await long.cancel() is PlanState.CANCELLING
+        assert await long.wait(timeout=60) is PlanState.CANCELLED
+    unserved = await group(shop.add.s(1)).enqueue()
+    with pytest.raises(TimeoutError, match="is not finished after 1 s"):
+        await unserved.wait(timeout=1)
+
+
+@virtual(settings=QUICK)
 async def test_no_plan_is_stored_while_an_older_worker_runs(app: App) -> None:
     """Other jobs go on; plans work as soon as that worker has gone."""
     shop = Shop(app)
