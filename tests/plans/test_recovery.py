@@ -252,3 +252,36 @@ async def test_attempt_ends_when_its_change_fails_of_anything(app: App):
         job = await replaced.enqueue()
         with pytest.raises(JobDead, match="odd"):
             await job.result(timeout=60)
+
+
+@virtual
+async def test_long_result_inside_is_kept_for_the_plan_outside(app: App):
+    leaf = declare(app)
+
+    @app.task(name="long")
+    async def long() -> str:
+        return "x" * 10_000
+
+    @app.task(name="inside")
+    async def inside(ctx: Context) -> str:
+        return ctx.replace(long.s() | leaf.s())
+
+    @app.task(name="lengths")
+    async def lengths(values: list[str]) -> list[int]:
+        return [len(value) for value in values]
+
+    members = group(inside.s(), leaf.options(delay="30d").s("late"))
+    plan = await (members | lengths.s()).enqueue()
+    for _ in range(30):
+        async with working(app):
+            await app.clock.sleep(60)
+        await app.clock.sleep(86400)
+    async with working(app):
+        assert await plan.result(timeout=60) == [10_000, 4]
+        await app.clock.sleep(60)
+    store = await app.store()
+    for days, kept in ((6, 2), (2, 0)):
+        await app.clock.sleep(days * 86400)
+        async with working(app):
+            await app.clock.sleep(60)
+        assert len(await store.list_records(f"plan:{app.name}")) == kept

@@ -1,6 +1,7 @@
 """Delete plans past their retention, and give records of nodes their own retention."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -8,7 +9,13 @@ from durio.model.effects import Effects, Put
 from durio.model.errors import InvalidPlan
 from durio.model.ids import id_bytes, id_text
 from durio.model.plan_kept import kept_log, retentions
-from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind, plan_kind
+from durio.model.plan_record import (
+    PlanHolder,
+    PlanState,
+    load_record,
+    plan_key_kind,
+    plan_kind,
+)
 from durio.ports.control import CancelJobs
 from durio.ports.plan_reader import StoredPlan, change_records, find_plan
 from durio.ports.plan_sweep import cancel_plans, steps
@@ -17,6 +24,7 @@ from durio.ports.store import Store
 STEP_LOGS, STEP_RECORDS = 1000, 1000  # in one transaction
 ENTRIES_MAX = 1000  # per read
 PLANS_MAX = 200  # deleted by one call
+NEEDED_LOOK_SECONDS = 86400.0  # until the next look at a plan inside one that runs
 
 
 async def handle_due_plans(store: Store, namespace: str, now: float) -> bool:
@@ -44,8 +52,39 @@ async def handle_due_plans(store: Store, namespace: str, now: float) -> bool:
             for some in steps(plan.ids(range(plan.record.nodes))):
                 await store.act(some, action)
         plans.append(plan)
-    await delete_plans(store, namespace, plans)
+    await delete_plans(store, namespace, await without_needed(store, plans, now))
     return len(due) == PLANS_MAX
+
+
+async def without_needed(
+    store: Store, plans: Sequence[StoredPlan], now: float
+) -> list[StoredPlan]:
+    """Return the plans that no plan around them needs; the others are due later.
+
+    A long result of a plan in the place of a job is read by what follows that job, also
+    after a retry. So it is kept as long as the plan around it.
+    """
+    found: list[StoredPlan] = []
+    for plan in plans:
+        until = await needed_until(store, plan, now)
+        if until <= now:
+            found.append(plan)
+        else:
+            await store.commit(Effects(puts=[plan.put()._replace(due_at=until)]))
+    return found
+
+
+async def needed_until(store: Store, plan: StoredPlan, now: float) -> float:
+    """Return until when the plan is kept for the plan around it."""
+    replaces = plan.record.replaces
+    if replaces is None or replaces.plan is None or not plan.record.is_whole:
+        return now
+    for record in await store.records(plan_kind(plan.namespace), [replaces.plan]):
+        with suppress(InvalidPlan):  # damaged: nothing can need it
+            if not load_record(record.body).state.is_final:
+                return now + NEEDED_LOOK_SECONDS
+            return record.due_at or now
+    return now
 
 
 async def delete_plans(
