@@ -2,7 +2,7 @@
 
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import KeepRule, OutcomeKind
-from durio.ports.control import RetryJobs
+from durio.ports.control import CancelJobs, RetryJobs
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import MANY, Scene
 from tests.job_counts import count_jobs
@@ -55,6 +55,18 @@ async def a_done_job_gets_another_retention(scene: Scene) -> None:
     assert await kept(scene) == {common, counted[1], dead}
     scene.clock.advance(7 * DAY)
     assert await kept(scene) == {counted[1], dead}
+
+
+@chapter.promise("M39")
+async def a_cancelled_job_may_be_kept_like_dead_ones(scene: Scene) -> None:
+    """A node of a failed plan is retried together with the dead one."""
+    plain, like_dead = await scene.add(), await scene.add()
+    await scene.store.act([plain], CancelJobs())
+    await scene.store.act([like_dead], CancelJobs(is_kept_as_dead=True))
+    scene.clock.advance(8 * DAY)
+    assert await kept(scene) == {like_dead}
+    scene.clock.advance(23 * DAY)
+    assert await kept(scene) == set()
 
 
 DEFAULTS = {

@@ -163,14 +163,18 @@ async def test_plan_that_ran_to_its_end_in_spite_of_a_cancel_is_done(app: App):
                 await plan.retry()
 
 
-@virtual(settings={"retention": {"done_seconds": 3600}})
+@virtual
 async def test_plan_whose_jobs_are_deleted_cannot_be_retried(app: App):
     leaf = declare(app)
     broken.add("a")
     async with working(app):
         plan = await (leaf.s("a") | leaf.si("b")).enqueue()
         assert await ended(plan) == "failed"
-        assert await ended(plan, 7200) == "failed"
+        store: Any = await app.store()
+        stored = await stored_plan(store, app.name, id_bytes(plan.id))
+        await store.context.writer.write(
+            lambda tx: tx.db.rows("delete from job where id = ?", (stored.last_id,))
+        )
         with pytest.raises(WrongState, match="retention has deleted jobs of it"):
             await plan.retry()
         failed: Any = (await plan.status()).failed_node
@@ -178,6 +182,26 @@ async def test_plan_whose_jobs_are_deleted_cannot_be_retried(app: App):
         await (await app.job(failed)).retry()  # it runs alone
         assert await ended(plan) == "failed"
         assert (await app.job(failed)).id == failed
+
+
+@virtual(settings={"retention": {"done_seconds": 3600}})
+async def test_failed_plan_is_resumed_when_done_jobs_are_deleted(app: App):
+    leaf = declare(app)
+    broken.add("a")
+
+    @app.task(name="slow")
+    async def slow() -> str:
+        await app.clock.sleep(10)
+        return "slow"
+
+    async with working(app):
+        members = group(leaf.s("a"), slow.s(), cancel_rest=True)
+        plan = await (members | leaf.si("b") | leaf.s()).enqueue()
+        assert await ended(plan) == "failed"
+        assert await ended(plan, 7200) == "failed"
+        broken.clear()
+        assert await plan.retry() == 4
+        assert await plan.result(timeout=60) == "b"
 
 
 @virtual

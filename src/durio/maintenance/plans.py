@@ -273,7 +273,7 @@ class PlanKeeper:
 
         A leader may be late, and the plan resumed: each step also writes the record.
         """
-        action = CancelJobs("parent_dead", is_quiet=True)
+        action = CancelJobs("parent_dead", is_quiet=True, is_kept_as_dead=True)
         for some in steps(plan.ids(numbers)):
             same = Effects(puts=[plan.same()])
             try:

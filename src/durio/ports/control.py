@@ -38,6 +38,8 @@ class CancelJobs(msgspec.Struct, frozen=True):
     is_quiet: bool = (
         False  # a waiting job appends no entries; it keeps them for a retry
     )
+    # A waiting job is kept as long as dead ones: it is retried with one of them.
+    is_kept_as_dead: bool = False
     verb: ClassVar[str] = "cancel"
     # The states that it changes, in the order in which jobs go through them.
     states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY, RUNNING)

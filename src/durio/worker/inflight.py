@@ -19,6 +19,7 @@ from durio.model.names import queue_of
 from durio.model.options import RowOptions, row_options
 from durio.model.outcome import KeepRule, Outcome
 from durio.model.retry import Retry
+from durio.model.settings import Settings
 from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
 from durio.ports.executor import SoftTimeLimit, ThreadCallHandle
@@ -37,6 +38,7 @@ class AttemptEnvironment(Protocol):
     """The parts of a worker or child that its attempts use."""
 
     clock: Clock
+    settings: Settings
     deps: Any
     keeps: Mapping[str, KeepRule]
     loop: asyncio.AbstractEventLoop
@@ -161,8 +163,9 @@ class Attempt:
 
     @property
     def keep_if_cancelled(self) -> KeepRule | None:
-        """Its own retention; None for a node: a leader looks for its record."""
-        return None if self.is_node else self.keep
+        """Its own retention; a node is kept like dead ones: both are retried together."""
+        seconds = self.runner.settings.retention.dead_seconds
+        return KeepRule(seconds) if self.is_node else self.keep
 
     @property
     def is_chunk(self) -> bool:

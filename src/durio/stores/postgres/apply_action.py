@@ -190,7 +190,8 @@ async def end_jobs(
     """Cancel jobs whose lane rows are deleted; keep each for its own retention."""
     if not held:
         return []
-    now, default = await tx.now(), KeepRule(tx.retention.done_seconds)
+    now, retention, as_dead = await tx.now(), tx.retention, action.is_kept_as_dead
+    default = KeepRule(retention.dead_seconds if as_dead else retention.done_seconds)
     ids, keeps, keys = list[bytes](), list[KeepRule](), list[tuple[bytes, bytes]]()
     left: Counter[str] = Counter()
     kept_ties: list[str | None] = []

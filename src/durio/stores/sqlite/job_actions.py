@@ -156,8 +156,9 @@ def cancel_job(
         for (worker,) in tx.db.rows(CANCEL_RUNNING, (job_id,)):
             tx.woken_workers.add(worker)
         return RUNNING
-    gone_at = tx.now + tx.retention.done_seconds
-    values = (job_id, tx.now, gone_at, action.reason)
+    retention, as_dead = tx.retention, action.is_kept_as_dead
+    seconds = retention.dead_seconds if as_dead else retention.done_seconds
+    values = (job_id, tx.now, tx.now + seconds, action.reason)
     key, opts, lane, ties = tx.db.rows(CANCEL_WAITING, values)[0]
     subtract_from_depth(tx, lane)
     if state == BLOCKED:
