@@ -19,7 +19,7 @@ from durio.model.option_values import check_unique
 from durio.model.options import UNSET, CallOptions
 from durio.model.plan_record import PlanHolder, plan_key_kind
 from durio.model.tx import Joinable
-from durio.ports.plan_reader import find_plan
+from durio.ports.plan_reader import StoredPlan, find_plan
 from durio.ports.plan_sweep import current_state
 from durio.ports.store import Store
 
@@ -70,6 +70,19 @@ class PlanKey(NamedTuple):
             cure="Use another key for other arguments, or wait until the window ends.",
             id=plan,
         )
+
+
+async def other_holder(store: Store, plan: StoredPlan) -> str | None:
+    """Return the id of another plan that has the key of this one and has not ended."""
+    key, kind = plan.record.key, plan_key_kind(plan.namespace)
+    for record in await store.records(kind, [key]) if key else ():
+        holder = msgspec.json.decode(record.body, type=PlanHolder).plan
+        other = await find_plan(store, plan.namespace, id_bytes(holder))
+        if other is None or other.id == plan.id:
+            continue
+        if not (await current_state(store, other)).is_final:
+            return holder
+    return None
 
 
 def plan_key(

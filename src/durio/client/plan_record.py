@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from durio.client.plan_key import other_holder
 from durio.model.effects import Effects
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
@@ -181,6 +182,12 @@ async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> i
         raise WrongState(
             f"plan {id_text(plan_id)} is {state.value} and cannot be retried",
             cure="Only failed and cancelled plans can be retried.",
+            state=state,
+        )
+    if (holder := await other_holder(store, plan)) is not None:
+        raise WrongState(
+            f"plan {id_text(plan_id)} cannot be retried: plan {holder} has its key",
+            cure="Wait until that plan has ended, or cancel it.",
             state=state,
         )
     failure = plan.record.failure

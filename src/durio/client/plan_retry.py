@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from durio.client.plan_key import other_holder
 from durio.client.plan_record import has_failed, missing_nodes, resume_after
 from durio.model.errors import InvalidPlan, WrongState
 from durio.model.ids import id_bytes, id_text
@@ -89,9 +90,12 @@ async def resume_plan(
         if plan is None:
             why = f"plan {plan_id} is gone"
             return [NodeRetry(job.id, plan_id, None, why) for job in jobs]
-        state = plan.record.state
+        state, why = plan.record.state, None
         if state not in RESUMABLE:
             why = f"plan {plan_id} is {state.value}"
+        elif holder := await other_holder(store, plan):
+            why = f"plan {holder} has the key of plan {plan_id}"
+        if why is not None:
             return [NodeRetry(job.id, plan_id, state, why) for job in jobs]
         with suppress(WrongState):  # another change came first
             return await resume_from(store, plan, jobs, by, retrying)

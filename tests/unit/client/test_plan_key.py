@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from durio import App, Permanent, chain, group
+from durio.client.plan_retry import resume_plans
 from durio.errors import InvalidOption, KeyConflict, WrongState
 from durio.keys import replace, while_active, while_waiting, window
+from durio.model.ids import id_bytes
 from durio.plans import PlanState
 from tests.unit.app.app_harness import virtual, working
 
@@ -85,6 +87,27 @@ async def test_while_active_is_free_after_the_end(app: App) -> None:
         await app.clock.sleep(10)
         assert (await failed.status()).state is PlanState.FAILED
         assert (await plan.enqueue()).created
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_is_not_retried_while_another_has_its_key(app: App) -> None:
+    shop, store = Shop(app), await app.store()
+    async with working(app):
+        failing: Any = chain(shop.boom.s(1), shop.add.s(1))
+        failed = await failing.options(key="k", unique=while_active).enqueue()
+        await app.clock.sleep(10)
+        newer: Any = chain(shop.later.s(1), shop.add.s(1))
+        newer = await newer.options(key="k", unique=while_active).enqueue()
+        assert newer.created
+        with pytest.raises(WrongState, match=f"plan {newer.id} has its key"):
+            await failed.retry()
+        dead = id_bytes((await failed.status()).failed_node or "")
+        (answer,) = (await resume_plans(store, [dead], "ann")).values()
+        assert answer.text == (
+            f"runs alone: plan {newer.id} has the key of plan {failed.id}"
+        )
+        assert await newer.result(timeout=600) == 2
+        assert await failed.retry() == 2
 
 
 @virtual(settings=QUICK)
