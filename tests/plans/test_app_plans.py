@@ -68,7 +68,7 @@ async def play(app: App, plan: AnyLink, behaviours: Behaviours, needs: Any) -> S
     seen = Seen()
     declare(app, behaviours, needs, seen)
     async with working(app):
-        handle: PlanJob[Any] = PlanJob(app, (await store_plan(app, plan, (), {}))[0])
+        handle: PlanJob[Any] = PlanJob(app, (await store_plan(app, plan, (), {})).id)
         try:
             seen.value = await handle.result(timeout=3600)
         except (JobDead, JobCancelled) as error:

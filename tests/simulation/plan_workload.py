@@ -180,7 +180,7 @@ class PlanProducer:
         """Enqueue a plan and note the result or the error; then do what was drawn."""
         self.note("plan.invoke", n)
         try:
-            plan_id, _ = await store_plan(self.app, wish.plan, (), {})
+            plan_id, *_ = await store_plan(self.app, wish.plan, (), {})
         except StoreError as error:
             self.note(
                 "plan.info" if error.unknown else "plan.fail", n, error=error.code

@@ -136,8 +136,8 @@ class Plan(Handled, PlanValue, Complete[R_co]):
         """
         client = client_of(self)
         tx = None if self.defaults.tx is UNSET else self.defaults.tx
-        plan_id, is_new = await store_plan(client, self, args, kwargs, tx)
-        return PlanJob(client, plan_id, created=is_new)
+        plan_id, created, same_args = await store_plan(client, self, args, kwargs, tx)
+        return PlanJob(client, plan_id, created=created, same_args=same_args)
 
     def enqueue_sync(self, /, *args: Any, **kwargs: Any) -> PlanJob[R_co]:
         """Enqueue without an event loop, as `enqueue` does."""

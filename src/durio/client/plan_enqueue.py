@@ -8,7 +8,7 @@ in between, the leader cancels what is there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace as replace_fields
 
@@ -25,7 +25,7 @@ from durio.model.errors import (
     StoreError,
     StoreUnavailable,
 )
-from durio.model.ids import id_text
+from durio.model.ids import id_bytes, id_text
 from durio.model.job import NewJob
 from durio.model.options import NO_OPTIONS, UNSET, stored_options
 from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
@@ -40,6 +40,7 @@ from durio.model.plan_layout import (
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
     WRITTEN_SECONDS_MAX,
+    PlanHolder,
     PlanRecord,
     load_record,
 )
@@ -85,8 +86,8 @@ async def store_plan(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     tx: Joinable | None = None,
-) -> tuple[bytes, bool]:
-    """Store a plan; return its id, and whether it is new: another one may have its key.
+) -> "EnqueuedPlan":
+    """Store a plan, unless another one has its key.
 
     Raises before anything is written if it is wrong.
     """
@@ -105,17 +106,26 @@ async def store_plan(
     await require_plan_workers(store, client.name, client.clock, only_look=in_tx)
     for _ in range(KEY_TRIES_MAX if key else 1):
         taken = key and await key.holder(store)
-        if isinstance(taken, bytes):
-            return taken, False
+        if isinstance(taken, PlanHolder):
+            is_same = key is not None and taken.digest == key.digest
+            return EnqueuedPlan(id_bytes(taken.plan), False, is_same)
         try:
             await writer.write(jobs, tx, taken)
         except KeyTaken:
             continue
-        return plan_id, True
+        return EnqueuedPlan(plan_id, True, True)
     raise StoreUnavailable(
         f"the key {options.key!r} was taken by others again and again",
         cure="Enqueue the plan again.",
     )
+
+
+class EnqueuedPlan(NamedTuple):
+    """The answer to an enqueue."""
+
+    id: bytes
+    created: bool  # False: it is the plan that has the key
+    same_args: bool  # whether that plan has the shape and arguments of this enqueue
 
 
 def with_handler_queues(

@@ -70,15 +70,21 @@ class PlanJob(Awaitable[R_co]):
     """
 
     __module__ = "durio.plans"
-    __slots__ = ("_client", "_raw_id", "created")
+    __slots__ = ("_client", "_raw_id", "created", "same_args")
 
     def __init__(
-        self, client: PlanHandleClient, plan_id: bytes, *, created: bool = False
+        self,
+        client: PlanHandleClient,
+        plan_id: bytes,
+        *,
+        created: bool = False,
+        same_args: bool = True,
     ) -> None:
         self._client = client
         self._raw_id = plan_id
         # False: another plan has the key, and this is its handle.
         self.created = created
+        self.same_args = same_args  # whether that plan has the same arguments
 
     @property
     def id(self) -> str:

@@ -38,7 +38,7 @@ class PlanKey(NamedTuple):
         """The name of the record."""
         return key_hash(f"{self.namespace}.~plan", self.key).hex()
 
-    async def holder(self, store: Store) -> bytes | Put:
+    async def holder(self, store: Store) -> PlanHolder | Put:
         """Return the plan that has the key, or the write that takes the key.
 
         Raises KeyConflict if a plan with other arguments has it.
@@ -50,9 +50,8 @@ class PlanKey(NamedTuple):
             holder = msgspec.json.decode(found[0].body, type=PlanHolder)
             if self.policy.mode == WINDOW and holder.digest != self.digest:
                 raise self._conflict(holder.plan)
-            plan_id = id_bytes(holder.plan)
-            if await self._is_held(store, plan_id):
-                return plan_id
+            if await self._is_held(store, id_bytes(holder.plan)):
+                return holder
             version = found[0].version
         body = msgspec.json.encode(PlanHolder(id_text(self.plan_id), self.digest))
         seconds = self.policy.ttl_seconds if self.policy.mode == WINDOW else None

@@ -74,7 +74,8 @@ async def test_while_active_is_free_after_the_end(app: App) -> None:
         first = await plan.enqueue()
         other: Any = chain(shop.add.s(9), shop.add.s(1))
         same = await other.options(key="k", unique=while_active).enqueue()
-        assert (same, same.created) == (first, False)
+        assert (same, same.created, same.same_args) == (first, False, False)
+        assert (await plan.enqueue()).same_args
         assert await first.result(timeout=600) == 2
         again = await plan.enqueue()
         assert again.created
