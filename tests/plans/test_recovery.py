@@ -143,6 +143,28 @@ async def test_leader_goes_on_with_a_cancel_that_was_interrupted(app: App):
 
 
 @virtual
+async def test_cleanup_of_a_cancelled_job_is_not_interrupted(app: App):
+    """The leader looks at the plan every second until the job has ended."""
+    cleaned = list[str]()
+
+    @app.task(name="slow")
+    async def slow() -> None:
+        try:
+            await app.clock.sleep(100)
+        except asyncio.CancelledError:
+            await app.clock.sleep(5)
+            cleaned.append("up")
+            raise
+
+    async with working(app):
+        plan = await group(slow.s()).enqueue()
+        await app.clock.sleep(5)
+        await plan.cancel()
+        assert await ended(plan) == "cancelled"
+    assert cleaned == ["up"]
+
+
+@virtual
 async def test_plan_that_ran_to_its_end_in_spite_of_a_cancel_is_done(app: App):
     leaf, faulty = declare(app), await faulty_store(app)
 

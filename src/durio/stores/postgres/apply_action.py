@@ -236,9 +236,8 @@ async def cancel_running(
         meant = await judge(RUNNING, held)
         held = {job_id: held[job_id] for job_id in held if job_id in meant}
     if held:
-        await tx.rows(CANCEL_RUNNING, list(held))
-    for worker in held.values():
-        tx.wake_worker(worker)
+        for (worker,) in await tx.rows(CANCEL_RUNNING, list(held)):
+            tx.wake_worker(worker)
     return dict.fromkeys(held, RUNNING)
 
 

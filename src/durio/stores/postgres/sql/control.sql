@@ -156,8 +156,10 @@ order by id
 for update skip locked
 
 -- name: cancel_running(ids)
--- A request that is already there is not written again.
+-- A request that is already there is not written again, and wakes nobody: it would interrupt
+-- the cleanup of the task.
 update {schema}.run set cancel = true where id = any(:ids::uuid[]) and not cancel
+returning worker
 
 -- name: lock_final_jobs(ids)
 -- only here: SQLite has one writer and needs no locks.

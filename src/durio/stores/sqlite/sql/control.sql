@@ -34,8 +34,9 @@ where id = :id and state < 3
 returning ukey, opts, queue, ties
 
 -- name: cancel_running(id)
--- Asks the worker to cancel it; the worker reads this with its next renewal.
-update job set cancel = 1 where id = :id and state = 3 returning worker
+-- Asks the worker to cancel it; the worker reads this with its next renewal. A request that
+-- is already there wakes nobody: it would interrupt the cleanup of the task.
+update job set cancel = 1 where id = :id and state = 3 and not cancel returning worker
 
 -- name: set_retention(id, gone_at, bucket, keep_count)
 -- only here: PostgreSQL writes the retention when it writes the cancelled job.
