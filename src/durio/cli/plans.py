@@ -19,7 +19,7 @@ from durio.client.namespaces import apps_in
 from durio.client.plan_list import ListedPlan, list_plans
 from durio.client.plan_record import cancel_plan, retry_plan
 from durio.client.plan_view import plan_status, plan_tree
-from durio.model.errors import InvalidPlan, PlanNotFound, WrongState
+from durio.model.errors import DurioError, InvalidPlan, PlanNotFound, WrongState
 from durio.model.ids import id_text
 from durio.model.plan_record import PlanState
 from durio.model.quantities import counted
@@ -251,10 +251,15 @@ def change_plans(
     """Change each plan and print each result; return 1 if one of them failed."""
 
     async def ask(app: App) -> list[dict[str, Any]]:
-        return [
-            await changed(app, text, selection, change)
-            for text in dict.fromkeys(plan_ids)
-        ]
+        # All ids are read before the first change: after it, an error would hide it.
+        plans: dict[str, StoredPlan | DurioError] = {}
+        for text in plan_ids:
+            try:
+                plan = await plan_by_id(app, text, selection)
+                plans.setdefault(id_text(plan.id), plan)
+            except REFUSALS as error:
+                plans[text] = error
+        return [await changed(app, *each, change) for each in plans.items()]
 
     rows = selection.run_unscoped(ask)
     if selection.is_json:
@@ -266,13 +271,13 @@ def change_plans(
 
 
 async def changed(
-    app: App, text: str, selection: AppSelection, change: Change
+    app: App, plan_id: str, plan: StoredPlan | DurioError, change: Change
 ) -> dict[str, Any]:
-    """Change one plan; return the fields of its answer."""
-    row: dict[str, Any] = {"id": text, "ok": False, "before": None, "state": None}
+    """Change one plan, unless it was not found; return the fields of its answer."""
+    row: dict[str, Any] = {"id": plan_id, "ok": False, "before": None, "state": None}
     try:
-        plan = await plan_by_id(app, text, selection)
-        row["id"] = id_text(plan.id)
+        if isinstance(plan, DurioError):
+            raise plan
         return {**row, **await change(app, plan), "ok": True, "error": None}
     except REFUSALS as error:
         return {**row, "error": error_fields(error)}

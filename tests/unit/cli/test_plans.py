@@ -183,6 +183,20 @@ def test_plans_are_cancelled_and_retried(shop: Terminal) -> None:
     assert (line["who"], line["target"]) == ("ann via cli", f"plan {plan_id}")
 
 
+def test_all_ids_are_read_before_the_first_plan_is_changed(shop: Terminal) -> None:
+    plan_id, other = enqueue(CHAIN), enqueue(CHAIN)
+    wrong = {"nope": "invalid_job_id", plan_id[:8]: "ambiguous_plan_id"}
+    for text, code in wrong.items():
+        error = shop.error("plans", "cancel", plan_id, text, *PLACE, code=2)
+        assert error["code"] == code
+    assert {row["state"] for row in listed(shop)} == {"running"}
+    given = (plan_id, "ffffffff", other, other.upper())
+    rows = shop.json("plans", "cancel", *given, *PLACE, code=1)["plans"]
+    assert [row["id"] for row in rows] == [plan_id, "ffffffff", other]
+    assert [row["state"] for row in rows] == ["cancelled", None, "cancelled"]
+    assert rows[1]["error"]["code"] == "plan_not_found"
+
+
 def test_an_id_that_is_no_plan(shop: Terminal) -> None:
     plan_id = enqueue(CHAIN)
     other = enqueue(CHAIN)
