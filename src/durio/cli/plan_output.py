@@ -11,7 +11,7 @@ from durio.client.plan_list import ListedPlan
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import State, utc_datetime
 from durio.model.plan_layout import node_id
-from durio.model.plan_record import PlanState
+from durio.model.plan_record import PlanRecord, PlanState
 from durio.model.plan_tree import PlanTree
 from durio.model.quantities import counted
 from durio.plans import PlanStatus
@@ -48,7 +48,14 @@ def plan_row(plan: ListedPlan) -> dict[str, Any]:
         "failed_node": failed_job(plan),
         "error_type": failure and failure.type,
         "error": damaged if failure is None else failure.message,
+        "replaces": None if record is None else replaced_fields(record),
     }
+
+
+def replaced_fields(record: PlanRecord) -> dict[str, str | None] | None:
+    """Return the job whose place a plan has taken; None if there is none."""
+    replaces = record.replaces
+    return replaces and {"job": replaces.job, "plan": replaces.plan}
 
 
 def failed_job(plan: ListedPlan) -> str | None:
@@ -90,13 +97,19 @@ def member_texts(members: list[Any]) -> Iterator[str]:
 
 
 def show_plan(
-    status: PlanStatus, namespace: str, tree: PlanTree, *, flags: str
+    status: PlanStatus,
+    namespace: str,
+    tree: PlanTree,
+    replaces: dict[str, str | None] | None,
+    *,
+    flags: str,
 ) -> None:
     """Print a plan for people."""
     state = painted(status.state.value, PLAN_COLOURS[status.state])
     click.echo(f"plan {status.id}  {state}", color=has_colour())
     fields = {
         "app": namespace,
+        "place": replaces and place_text(**replaces),
         "jobs": jobs_text(status.nodes, status.counts),
         "created_at": status.created_at,
         "ended_at": status.ended_at,
@@ -111,6 +124,10 @@ def show_plan(
     for text in (failure_text(status), next_text(status, flags)):
         if text:
             show_text(f"\n{text}")
+
+
+def place_text(job: str | None, plan: str | None) -> str:
+    return f"in the place of job {job}" + (f" of plan {plan}" if plan else "")
 
 
 def painted(text: str, colour: str | None) -> str:

@@ -12,7 +12,7 @@ from durio.cli.job_ids import DIGITS, InvalidJobId, id_digits
 from durio.cli.main import error_fields, keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
 from durio.cli.plan_ids import plan_by_id
-from durio.cli.plan_output import plan_row, show_plan
+from durio.cli.plan_output import plan_row, replaced_fields, show_plan
 from durio.cli.prompts import BY_OPTION, operator
 from durio.cli.table import Column
 from durio.client.namespaces import apps_in
@@ -65,6 +65,12 @@ def command() -> None:
     type=click.Choice([state.value for state in PlanState]),
     help="Only plans in this state; may be repeated.",
 )
+@click.option(
+    "--all",
+    "with_inner",
+    is_flag=True,
+    help="Also plans in the place of a job of another plan.",
+)
 @page_options
 @list_options
 @keep_lines
@@ -72,6 +78,7 @@ def list_all(
     *,
     selection: ListSelection,
     states: Sequence[str],
+    with_inner: bool,
     limit: int,
     cursor: str | None,
 ) -> None:
@@ -79,7 +86,8 @@ def list_all(
 
     Lists plans of one App: --app, --name, DURIO_APP, DURIO_NAME, or the only App in the
     store. --all-apps lists those of every App. Plans are kept for 7 days after their
-    end, failed ones as long as dead jobs.
+    end, failed ones as long as dead jobs. A plan that a job of another plan has put in
+    its place is listed with --all only: a cancel or retry of the other plan reaches it.
 
     \b
     Examples:
@@ -88,7 +96,8 @@ def list_all(
 
     With --json: {"plans": [...], "cursor"}. A plan has {"id", "namespace", "state",
     "plan", "jobs", "created_at", "ended_at", "resumed", "failed_node", "error_type",
-    "error"}. "cursor" is null on the last page; "plan" is null for a very large plan.
+    "error", "replaces"}. "cursor" is null on the last page; "plan" is null for a very
+    large plan; "replaces" is {"job", "plan"} if it is in the place of a job.
     """
     before = BEYOND_ALL_NAMES if cursor is None else checked_cursor(cursor)
 
@@ -99,6 +108,7 @@ def list_all(
                 store,
                 namespace,
                 states=[PlanState(state) for state in states],
+                with_inner=with_inner,
                 before=before,
                 limit=limit + 1,
                 now=app.now(),
@@ -153,23 +163,24 @@ def show_one(*, selection: AppSelection, plan_id: str) -> None:
       durio plans show 0198c2f4
 
     With --json: {"id", "namespace", "state", "nodes", "counts", "created_at", "ended_at",
-    "resumed", "failed_node", "error", "parents", "tree"}. The tree and each of its
-    members have {"kind", "jobs", "counts", "id", "task", "state", "plan", "members",
-    "hidden"}; "kind" is job, chain or group, "plan" the id of a plan that has taken the
-    place of the job.
+    "resumed", "failed_node", "error", "parents", "replaces", "tree"}. The tree and each
+    of its members have {"kind", "jobs", "counts", "id", "task", "state", "plan",
+    "members", "hidden"}; "kind" is job, chain or group, "plan" the id of a plan that has
+    taken the place of the job. "replaces" is {"job", "plan"} if this plan has done so.
     """
 
-    async def ask(app: App) -> tuple[Any, Any, str]:
+    async def ask(app: App) -> tuple[Any, Any, StoredPlan]:
         plan, store = await plan_by_id(app, plan_id, selection), await app.store()
         tree = await plan_tree(store, plan)
-        return await plan_status(store, plan), tree, plan.namespace
+        return await plan_status(store, plan), tree, plan
 
-    status, tree, namespace = selection.run_unscoped(ask)
+    status, tree, plan = selection.run_unscoped(ask)
+    replaces = replaced_fields(plan.record)
     if selection.is_json:
-        fields = {**status.to_dict(), "namespace": namespace, "tree": tree.to_dict()}
-        show_json(fields)
+        more = {"namespace": plan.namespace, "replaces": replaces}
+        show_json({**status.to_dict(), **more, "tree": tree.to_dict()})
     else:
-        show_plan(status, namespace, tree, flags=selection.flags())
+        show_plan(status, plan.namespace, tree, replaces, flags=selection.flags())
 
 
 @command.command("cancel")

@@ -30,21 +30,36 @@ class ListedPlan(NamedTuple):
     state: PlanState | None  # None: its record is damaged
     record: PlanRecord | None
 
+    @property
+    def is_inner(self) -> bool:
+        """Whether it is in the place of a job of another plan, and moves with that one."""
+        replaces = None if self.record is None else self.record.replaces
+        return replaces is not None and replaces.plan is not None
+
 
 async def list_plans(
     store: Store,
     namespace: str,
     *,
     states: Collection[PlanState] = (),
+    with_inner: bool = False,
     before: str = BEYOND_ALL_NAMES,
     limit: int,
     now: float,
 ) -> list[ListedPlan]:
-    """Return plans, newest first; `before`: only those with a lower id."""
+    """Return plans, newest first; `before`: only those with a lower id.
+
+    A plan in the place of a job of another plan is left out, unless `with_inner`.
+    """
     found: list[ListedPlan] = []
     async for records in newest_first(store, plan_kind(namespace), before, now):
         plans = await with_states(store, namespace, records)
-        found += [plan for plan in plans if not states or plan.state in states]
+        found += [
+            plan
+            for plan in plans
+            if (not states or plan.state in states)
+            and (with_inner or not plan.is_inner)
+        ]
         if len(found) >= limit:
             break
     return found[:limit]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow  # real processes, servers or seconds
 PLACE = ("--app", "plan_shop")
 SHOP = """
 from pathlib import Path
-from durio import App, Permanent, Retry, chain, group
+from durio import App, Context, Permanent, Retry, chain, group
 
 app = App("sqlite:///jobs.db", name="shop")
 
@@ -35,6 +35,10 @@ async def check(x: int) -> int:
     if not Path("repaired").exists():
         raise Permanent(f"no {x}")
     return x
+
+@app.task
+async def put(ctx: Context, x: int) -> int:
+    return ctx.replace(check.s(x) | add.s())
 
 @app.task(queue="other")
 async def nothing() -> None: ...
@@ -220,6 +224,19 @@ def test_an_id_that_is_no_plan(shop: Terminal) -> None:
         "plans", "show", plan_id, "--store", "sqlite:///jobs.db", "--name", "b", code=1
     )
     assert error["what"] == f"there is no plan {plan_id} in App b"
+
+
+def test_a_plan_in_the_place_of_a_job_is_retried_with_its_plan(shop: Terminal) -> None:
+    plan_id = failed("put.s(1) | add.s()")
+    assert [row["id"] for row in listed(shop, "--state", "failed")] == [plan_id]
+    inner, _ = listed(shop, "--state", "failed", "--all")
+    assert inner["replaces"] == {"job": node(plan_id, 0), "plan": plan_id}
+    place = f"in the place of job {node(plan_id, 0)} of plan {plan_id}\n"
+    assert place in shop.ok("plans", "show", inner["id"], *PLACE)
+    (shop.folder / "repaired").touch()
+    failures = [row["id"] for row in listed(shop, "--state", "failed")]
+    shop.ok("plans", "retry", *failures, *PLACE)
+    assert work(plan_id) is PlanState.DONE
 
 
 # --- jobs of plans in other commands
