@@ -8,7 +8,13 @@ from durio.client.handle import Job, JobClient
 from durio.client.job_view import job_errors
 from durio.client.plan_record import cancel_plan, retry_plan, stored_plan
 from durio.client.plan_view import PlanStatus as PlanStatus
-from durio.client.plan_view import counts_of, failed_job, plan_status, plan_tree
+from durio.client.plan_view import (
+    counts_of,
+    failed_job,
+    jobs_of,
+    plan_status,
+    plan_tree,
+)
 from durio.model.errors import (
     JobCancelled,
     JobDead,
@@ -34,7 +40,7 @@ from durio.model.plan_values import plan_value
 from durio.model.quantities import Duration, format_duration, seconds
 from durio.ports.clock import Clock
 from durio.ports.plan_reader import StoredPlan
-from durio.ports.plan_sweep import current_state, states_of
+from durio.ports.plan_sweep import current_state
 from durio.telemetry.log import in_job
 
 T = TypeVar("T")
@@ -150,9 +156,9 @@ class PlanJob(Awaitable[R_co]):
         return await plan_status(await self._client.store(), await self._plan())
 
     async def counts(self) -> dict[State, int]:
-        """Return the number of jobs by state."""
+        """Return the number of jobs by state, with those of plans in places of jobs."""
         store = await self._client.store()
-        return counts_of((await states_of(store, await self._plan())).values())
+        return counts_of(await jobs_of(store, await self._plan()))
 
     async def tree(self, *, members_max: int = MEMBERS_SHOWN_MAX) -> PlanTree:
         """Return the plan as it was written, with the id and the state of each job.
@@ -163,7 +169,10 @@ class PlanJob(Awaitable[R_co]):
         return await plan_tree(await self._client.store(), plan, members_max)
 
     async def progress(self) -> float:
-        """Return the share of jobs that have ended, from 0 to 1."""
+        """Return the share of jobs that have ended, from 0 to 1.
+
+        It goes back when a task adds members, or puts a plan in its place.
+        """
         counts = await self.counts()
         total = sum(counts.values())
         ended = sum(jobs for state, jobs in counts.items() if state.is_final)

@@ -1,7 +1,7 @@
 """A plan for people: its status, and its tree."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,7 @@ from durio.model.plan_tree import (
     TreeChanges,
     tree_of,
 )
-from durio.ports.plan_reader import StoredPlan
+from durio.ports.plan_reader import StoredPlan, find_whole_plan
 from durio.ports.plan_sweep import current_state, states_of
 from durio.ports.store import Store
 
@@ -34,8 +34,8 @@ class PlanStatus:
 
     id: str  # of the plan
     state: PlanState  # where the plan is in its life
-    nodes: int  # number of its jobs
-    counts: dict[State, int]  # jobs by state
+    nodes: int  # number of its jobs, with those of plans in places of jobs
+    counts: dict[State, int]  # these jobs by state
     created_at: datetime  # this and the other times are in UTC
     ended_at: datetime | None = None  # when it was done, failed or cancelled
     resumed: int = 0  # how often it was retried
@@ -75,11 +75,12 @@ async def plan_status(store: Store, plan: StoredPlan) -> PlanStatus:
     created = utc_datetime(record.created_at)
     assert created is not None  # noqa: S101 - a time that Durio has stored
     last = len(plan.layout.nodes) - 1
+    jobs = await jobs_of(store, plan)
     return PlanStatus(
         id=id_text(plan.id),
         state=await current_state(store, plan),
-        nodes=record.nodes + len(plan.added),
-        counts=counts_of((await states_of(store, plan)).values()),
+        nodes=len(jobs),
+        counts=counts_of(jobs),
         created_at=created,
         ended_at=utc_datetime(record.ended_at),
         resumed=record.resumed,
@@ -104,6 +105,24 @@ async def plan_tree(
     return tree_of(link, plan.id, states, changes, members_max)
 
 
-def counts_of(states: Iterable[int]) -> dict[State, int]:
-    found = Counter(states)
+async def jobs_of(store: Store, plan: StoredPlan) -> dict[bytes, int | None]:
+    """Return the state of each job by id, also of plans in places of jobs.
+
+    None: the job is deleted.
+    """
+    found: dict[bytes, int | None] = {}
+    waiting = [plan]
+    while waiting:
+        plan = waiting.pop()
+        states, numbers = await states_of(store, plan), plan.numbers
+        pairs = zip(numbers, plan.ids(numbers), strict=True)
+        found |= {job_id: states.get(number) for number, job_id in pairs}
+        for inner_id in plan.replacing.values():
+            inner = await find_whole_plan(store, plan.namespace, inner_id)
+            waiting += [] if inner is None else [inner]
+    return found
+
+
+def counts_of(jobs: Mapping[bytes, int | None]) -> dict[State, int]:
+    found = Counter(state for state in jobs.values() if state is not None)
     return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}

@@ -149,7 +149,7 @@ async def test_a_failure_inside_fails_the_plan_outside_once(app: App) -> None:
         await app.clock.sleep(10)
         status = await handle.status()
         assert status.state is PlanState.FAILED
-        assert status.counts == {State.DONE: 2, State.CANCELLED: 1}
+        assert status.counts == {State.DONE: 3, State.DEAD: 1, State.CANCELLED: 2}
         assert status.failed_node == dead.value.node
         assert [failure.plan for failure in tasks.failures] == [handle.id] * 2
         assert {failure.task for failure in tasks.failures} == {f"{app.name}.boom"}
@@ -191,6 +191,9 @@ async def test_cancelling_reaches_plans_in_places_of_nodes(app: App) -> None:
     async with working(app):
         handle = await (tasks.slow_split.s() | tasks.total.s()).enqueue()
         await app.clock.sleep(30)  # the two members run
+        inner = {State.BLOCKED: 2, State.RUNNING: 2, State.DONE: 1}
+        assert (await handle.counts(), await handle.progress()) == (inner, 0.2)
+        assert (await handle.status()).nodes == 5
         await handle.cancel()
         await app.clock.sleep(10)
         states = {app_plan.name: app_plan for app_plan in await plan_records(app)}
