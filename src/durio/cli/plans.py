@@ -18,9 +18,10 @@ from durio.cli.table import Column
 from durio.client.namespaces import apps_in
 from durio.client.plan_list import ListedPlan, list_plans
 from durio.client.plan_record import cancel_plan, retry_plan
-from durio.client.plan_view import plan_status, plan_tree
+from durio.client.plan_view import jobs_of, plan_status, plan_tree
 from durio.model.errors import DurioError, InvalidPlan, PlanNotFound, WrongState
 from durio.model.ids import id_text
+from durio.model.job import DONE
 from durio.model.plan_record import PlanState
 from durio.model.quantities import counted
 from durio.ports.plan_reader import StoredPlan
@@ -194,8 +195,8 @@ def cancel_all(
     r"""Cancel all jobs of plans that have not ended.
 
     Jobs that wait are cancelled at once, running ones are asked to stop; until they do,
-    the state is `cancelling`. No error
-    handler runs. `durio plans retry` resumes a cancelled plan.
+    the state is `cancelling`. A failed plan stays failed, and its members that go on are
+    cancelled. No error handler runs. `durio plans retry` resumes a cancelled plan.
 
     \b
     Example:
@@ -203,17 +204,20 @@ def cancel_all(
 
     With --json: {"plans": [{"id", "ok", "before", "state", "error"}]}.
 
-    Exit code 1 when some plans have ended already; the rest were cancelled.
+    Exit code 1 when all jobs of some plans have ended already; the rest were cancelled.
     """
     who = operator(by)
 
     async def change(app: App, plan: StoredPlan) -> dict[str, Any]:
         store = await app.store()
         before = await current_state(store, plan)
-        if before.is_final and before is not PlanState.CANCELLED:
+        # Members of a failed plan may go on: these are cancelled.
+        jobs = await jobs_of(store, plan)
+        is_over = all(state is None or state >= DONE for state in jobs.values())
+        if before.is_final and is_over:
             raise WrongState(
                 f"plan {id_text(plan.id)} is {before.value} and cannot be cancelled",
-                cure="Only plans that have not ended can be cancelled.",
+                cure="Only plans with jobs that have not ended can be cancelled.",
             )
         state = await cancel_plan(store, plan.namespace, plan.id, app.now, who)
         return {"before": before.value, "state": state.value}

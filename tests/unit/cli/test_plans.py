@@ -165,6 +165,8 @@ def test_a_large_group_is_shown_by_its_counts(shop: Terminal) -> None:
     )
     text = shop.ok("plans", "show", plan_id, *PLACE)
     assert f"Resume it: durio plans retry {plan_id}" in text
+    rows = shop.json("plans", "cancel", plan_id, *PLACE, code=1)["plans"]
+    assert rows[0]["error"]["code"] == "wrong_state"
 
 
 @pytest.mark.proves("M78")
@@ -185,6 +187,15 @@ def test_plans_are_cancelled_and_retried(shop: Terminal) -> None:
     )
     line = shop.json("audit", "ls", *PLACE)["audit"][0]
     assert (line["who"], line["target"]) == ("ann via cli", f"plan {plan_id}")
+
+
+def test_a_cancel_ends_the_members_of_a_failed_plan(shop: Terminal) -> None:
+    plan_id = failed("group(check.s(1), add.options(delay='1h').s(2))")
+    text = shop.ok("plans", "cancel", plan_id, *PLACE)
+    assert text == f"{plan_id}  failed -> failed\n"
+    assert shop.json("jobs", "show", node(plan_id, 1), *PLACE)["state"] == "cancelled"
+    answer = shop.json("plans", "cancel", plan_id, *PLACE, code=1)["plans"][0]
+    assert answer["error"]["code"] == "wrong_state"  # nothing is left to cancel
 
 
 def test_all_ids_are_read_before_the_first_plan_is_changed(shop: Terminal) -> None:
