@@ -17,6 +17,7 @@ from durio.model.codec import (
 )
 from durio.model.errors import InvalidResult, NotSerializable, UsageError
 from durio.model.failure import redacted, redacted_repr
+from durio.model.plan import Link
 
 # An instance of exactly this type fits this annotation; no other check is needed.
 EXACT: dict[Any, type[Any]] = {
@@ -69,7 +70,13 @@ class ResultCodec:
         try:
             return self._encode_other(value, kind)
         except NotSerializable as error:
-            raise InvalidResult(error.what, cure=error.cure, task=self._task) from None
+            what, cure = error.what, error.cure
+            if isinstance(value, Link):
+                what = f"{call_of(self._task)} returned a plan: {redacted_repr(value)}"
+                cure = (
+                    "To put a plan in the place of the job, `return ctx.replace(plan)`."
+                )
+            raise InvalidResult(what, cure=cure, task=self._task) from None
 
     def _encode_other(self, value: object, kind: type[Any]) -> bytes:
         if kind is str and self._takes_text:

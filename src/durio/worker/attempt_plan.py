@@ -1,7 +1,7 @@
 """What a running attempt asks of its plan: `ctx.replace(plan)` and `ctx.add(signature)`."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from durio.model.errors import InvalidPlan, UsageError
 from durio.model.outcome import Outcome
@@ -24,6 +24,12 @@ class Replacement:
 
     def __init__(self, prepared: PreparedPlan) -> None:
         self.prepared = prepared
+
+    def __await__(self) -> NoReturn:
+        raise UsageError(
+            "the task awaits ctx.replace(), but the plan starts when the job has ended",
+            cure="Write `return ctx.replace(plan)`, without await.",
+        )
 
 
 class AttemptPlan:

@@ -348,6 +348,10 @@ async def test_mistakes(app: App) -> None:
     @app.task(name="bad", retry=Retry(0))
     async def bad(ctx: Context, what: str) -> Any:
         link: Any = replaced.get(what)
+        if what == "awaited":
+            return await ctx.replace(plan)
+        if what == "returned":
+            return plan
         if link is not None:
             value = ctx.replace(link)
             if what == "twice":
@@ -360,6 +364,8 @@ async def test_mistakes(app: App) -> None:
         for what, text in (
             ("forgotten", "returned another value"),
             ("twice", "called twice"),
+            ("awaited", "awaits ctx.replace"),
+            ("returned", "returned a plan"),
             ("task", "without its arguments"),
             ("missing", "first node"),
             ("foreign", "two Apps"),
