@@ -29,17 +29,19 @@ class AmbiguousJobId(UsageError):
     code = "ambiguous_job_id"
 
 
-def id_digits(text: str) -> str:
-    """Return the hex digits of an id, or of its beginning; raise InvalidJobId."""
+def id_digits(
+    text: str, what: str = "job", error: type[UsageError] = InvalidJobId
+) -> str:
+    """Return the hex digits of an id, or of its beginning; raise the error."""
     digits = text.lower().replace("-", "")
     if HEX_SHAPE.fullmatch(digits) is None or not 0 < len(digits) <= DIGITS:
-        raise InvalidJobId(
-            f"{text[:60]!r} is not a job id",
+        raise error(
+            f"{text[:60]!r} is not a {what} id",
             cure=f"An id looks like {EXAMPLE}.\nIts first {DIGITS_MIN} digits or more are enough, if no other id begins so.",
         )
     if len(digits) < DIGITS_MIN:
-        raise InvalidJobId(
-            f"{text!r} is too short for a job id",
+        raise error(
+            f"{text!r} is too short for a {what} id",
             cure=f"Give the id, or at least its first {DIGITS_MIN} digits.",
         )
     return digits

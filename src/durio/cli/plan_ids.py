@@ -5,25 +5,31 @@ from collections.abc import Sequence
 from durio.app.app import App
 from durio.app.cures import with_flags
 from durio.cli.apps import AppSelection
-from durio.cli.job_ids import CANDIDATES_MAX, DIGITS, AmbiguousJobId, id_digits
+from durio.cli.job_ids import CANDIDATES_MAX, DIGITS, id_digits
 from durio.client.namespaces import apps_in
 from durio.client.plan_list import plans_that_begin
-from durio.model.errors import PlanNotFound
+from durio.model.errors import PlanNotFound, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.names import namespace_of
 from durio.model.plan_payload import plan_place_of
 from durio.ports.plan_reader import StoredPlan, find_whole_plan
 
 
-class AmbiguousPlanId(AmbiguousJobId):
+class InvalidPlanId(UsageError):
+    """The text is neither a plan id nor the beginning of one."""
+
+    code = "invalid_plan_id"
+
+
+class AmbiguousPlanId(UsageError):
     """Several plan ids begin with the text."""
 
     code = "ambiguous_plan_id"
 
 
 async def plan_by_id(app: App, text: str, selection: AppSelection) -> StoredPlan:
-    """Return a stored plan; raise PlanNotFound, AmbiguousPlanId or InvalidJobId."""
-    digits = id_digits(text)
+    """Return a stored plan; raise PlanNotFound, AmbiguousPlanId or InvalidPlanId."""
+    digits = id_digits(text, "plan", InvalidPlanId)
     store, scope = await app.store(), selection.scope(app)
     names = await apps_in(store) if scope is None else [scope]
     found: list[tuple[str, str]] = []

@@ -8,10 +8,9 @@ import click
 from durio.app.app import App
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.filters import page_options
-from durio.cli.job_ids import DIGITS, InvalidJobId, id_digits
 from durio.cli.main import error_fields, keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
-from durio.cli.plan_ids import plan_by_id
+from durio.cli.plan_ids import InvalidPlanId, plan_by_id
 from durio.cli.plan_output import plan_row, replaced_fields, show_plan
 from durio.cli.prompts import BY_OPTION, operator
 from durio.cli.table import Column
@@ -19,8 +18,14 @@ from durio.client.namespaces import apps_in
 from durio.client.plan_list import ListedPlan, list_plans
 from durio.client.plan_record import cancel_plan, retry_plan
 from durio.client.plan_view import jobs_of, plan_status, plan_tree
-from durio.model.errors import DurioError, InvalidPlan, PlanNotFound, WrongState
-from durio.model.ids import id_text
+from durio.model.errors import (
+    DurioError,
+    InvalidPlan,
+    JobNotFound,
+    PlanNotFound,
+    WrongState,
+)
+from durio.model.ids import id_bytes, id_text
 from durio.model.job import DONE
 from durio.model.plan_record import PlanState
 from durio.model.quantities import counted
@@ -129,12 +134,12 @@ def list_all(
 
 
 def checked_cursor(cursor: str) -> str:
-    digits = id_digits(cursor)
-    if len(digits) != DIGITS:
-        raise InvalidJobId(
-            f"{cursor!r} is not a cursor", cure="Give the one that was printed."
-        )
-    return id_text(bytes.fromhex(digits))
+    try:
+        return id_text(id_bytes(cursor))
+    except JobNotFound:
+        raise InvalidPlanId(
+            f"{cursor[:60]!r} is not a cursor", cure="Give the one that was printed."
+        ) from None
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:

@@ -18,6 +18,8 @@ from durio.client.plan_view import (
 from durio.model.errors import (
     JobCancelled,
     JobDead,
+    JobNotFound,
+    PlanNotFound,
     ResultExpired,
     UsageError,
     WrongState,
@@ -64,7 +66,12 @@ class PlanHandleClient(JobClient, Protocol):
 
 async def find_plan_job(client: PlanHandleClient, plan_id: str) -> "PlanJob[Any]":
     """Return a handle to an existing plan."""
-    raw = id_bytes(plan_id)
+    try:
+        raw = id_bytes(plan_id)
+    except JobNotFound as error:
+        text = error.values["id"]
+        what = f"{text!r} is not a plan id"
+        raise PlanNotFound(what, cure=error.cure, id=text) from None
     await stored_plan(await client.store(), client.name, raw)
     return PlanJob(client, raw)
 

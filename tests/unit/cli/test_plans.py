@@ -200,7 +200,7 @@ def test_a_cancel_ends_the_members_of_a_failed_plan(shop: Terminal) -> None:
 
 def test_all_ids_are_read_before_the_first_plan_is_changed(shop: Terminal) -> None:
     plan_id, other = enqueue(CHAIN), enqueue(CHAIN)
-    wrong = {"nope": "invalid_job_id", plan_id[:8]: "ambiguous_plan_id"}
+    wrong = {"nope": "invalid_plan_id", plan_id[:8]: "ambiguous_plan_id"}
     for text, code in wrong.items():
         error = shop.error("plans", "cancel", plan_id, text, *PLACE, code=2)
         assert error["code"] == code
@@ -226,11 +226,14 @@ def test_an_id_that_is_no_plan(shop: Terminal) -> None:
     error = shop.error("plans", "show", plan_id[:8], *PLACE, code=2)
     assert error["code"] == "ambiguous_plan_id"
     assert other in error["cure"]
-    assert (
-        shop.error("plans", "show", "xyz", *PLACE, code=2)["code"] == "invalid_job_id"
+    error = shop.error("plans", "show", "xyz", *PLACE, code=2)
+    assert (error["code"], error["what"]) == (
+        "invalid_plan_id",
+        "'xyz' is not a plan id",
     )
-    error = shop.error("plans", "ls", "--cursor", "0198c2f4", *PLACE, code=2)
-    assert error["code"] == "invalid_job_id"
+    for text in ("0198c2f4", "xyz"):
+        error = shop.error("plans", "ls", "--cursor", text, *PLACE, code=2)
+        assert error["what"] == f"{text!r} is not a cursor"
     error = shop.error(
         "plans", "show", plan_id, "--store", "sqlite:///jobs.db", "--name", "b", code=1
     )

@@ -369,6 +369,8 @@ async def test_plans_are_found_by_id(app: App) -> None:
     assert (await handle.status()).state is PlanState.RUNNING
     with pytest.raises(PlanNotFound, match="there is no plan"):
         await app.plan(_node(handle.id, 0))
+    with pytest.raises(PlanNotFound, match="'123' is not a plan id"):
+        await app.plan("123")
 
 
 @pytest.mark.proves("L22")
