@@ -18,7 +18,8 @@ from durio.ports.store import Store
 
 # Commands that errors and the doctor advise, up to where flags for the store belong.
 COMMAND = re.compile(
-    r"durio (?:migrate|jobs (?:show|retry) [0-9a-f-]{36}|jobs ls|dead (?:ls|retry)"
+    r"durio (?:migrate|(?:jobs|plans) (?:show|retry) [0-9a-f-]{36}|(?:jobs|plans) ls"
+    r"|dead (?:ls|retry)"
     r"|queues resume [\w.:-]++)(?! --(?:app|store))"
 )
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 from durio.app.app import App
 from durio.app.cures import with_flags
+from durio.client.namespaces import apps_in
 from durio.client.result_waiters import not_found
 from durio.model.errors import JobNotFound, UsageError
 from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE, StoredJob
+from durio.model.plan_record import plan_kind
 
 DIGITS = 32
 DIGITS_MIN = 8
@@ -93,8 +95,18 @@ async def job_by_id(app: App, text: str) -> StoredJob:
     job_id = await find_id(app, text)
     records = await (await app.store()).get([job_id])
     if not records:
-        raise not_found(job_id)
+        raise await not_a_job(app, job_id)
     return records[0]
+
+
+async def not_a_job(app: App, job_id: bytes) -> JobNotFound:
+    """Return the error for an id that no job has; the id may be that of a plan."""
+    error, store = not_found(job_id), await app.store()
+    for namespace in await apps_in(store):
+        if await store.records(plan_kind(namespace), [id_text(job_id)]):
+            see = with_flags(f"durio plans show {id_text(job_id)}", app)
+            error.cure = f"A plan of App {namespace} has that id: {see}"
+    return error
 
 
 async def find_ids(

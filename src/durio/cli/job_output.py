@@ -32,7 +32,10 @@ from durio.model.names import namespace_of, queue_of
 from durio.model.plan_change import replacing_plan
 
 # The fields that `jobs show` prints first, in this order; empty ones are left out.
-HEAD = ("task", "queue", "priority", "state", "reason", "attempt", "worker", "key")
+HEAD = (
+    *("task", "queue", "priority", "state", "reason", "attempt", "worker", "key"),
+    "plan",
+)
 TIMES = ("created_at", "run_at", "started_at", "finished_at")
 ATTEMPT = ("attempt", "at", "worker", "type", "message", "traceback", "logs")
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
@@ -124,6 +127,7 @@ def job_fields(job: StoredJob, row: dict[str, Any]) -> dict[str, Any]:
         "meta": options.meta or {},
         "options": call_options_of(job),
         "key": options.key,
+        "plan": options.plan and options.plan.plan,
         "progress": progress_of(job),
         "result": result_fields(job.result),
         "result_until": utc_datetime(job.result_until),

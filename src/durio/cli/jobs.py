@@ -116,7 +116,7 @@ def show_one(*, selection: AppSelection, job_id: str) -> None:
       durio jobs show 0198c2f4
 
     With --json: the fields of `jobs ls`, and {"args", "kwargs", "meta", "options", "key",
-    "progress", "result", "result_until", "cancel_asked", "retried", "losses",
+    "plan", "progress", "result", "result_until", "cancel_asked", "retried", "losses",
     "snoozed", "attempts"}; an attempt that failed has {"attempt", "at", "worker",
     "type", "message", "traceback", "logs"}. A dead job has also {"job", "original",
     "failed_at", "source_queue", "traceback"}.

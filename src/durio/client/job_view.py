@@ -32,6 +32,7 @@ from durio.model.published_tasks import tasks_kind
 from durio.ports.store import Store
 
 RAW_BYTES_MAX = 200
+OWN_FIELDS = frozenset({"meta", "key", "plan"})  # options that are fields of a job
 # What decoding raises for bytes that no enqueue wrote.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -55,6 +56,7 @@ def details_of(stored: StoredJob, retries: int | None) -> JobDetails:
         key=options.key,
         result_until=utc_datetime(stored.result_until),
         worker=None if stored.worker is None else str(stored.worker),
+        plan=options.plan and options.plan.plan,
         options=call_options_of(stored),
         errors=tuple(job_errors(stored)),
     )
@@ -114,12 +116,12 @@ def job_errors(stored: StoredJob) -> list[JobError]:
 
 
 def call_options_of(job: StoredJob) -> dict[str, Any]:
-    """Return the options given with the call, except meta and key."""
+    """Return the options given with the call, except those with a field of their own."""
     stored: Any = {} if job.opts is None else readable(job.opts)
     if not isinstance(stored, dict):
         return {"damaged": stored}
     known = cast("dict[str, Any]", stored)
-    return {name: value for name, value in known.items() if name not in {"meta", "key"}}
+    return {name: value for name, value in known.items() if name not in OWN_FIELDS}
 
 
 def readable(stored: bytes) -> Any:

@@ -192,6 +192,7 @@ class JobDetails(JobStatus):
     key: str | None = None  # the idempotency key
     result_until: datetime | None = None  # until when the result can be read
     worker: str | None = None  # id of the worker that runs it
+    plan: str | None = None  # id of the plan that it is a job of
     # Options of the call that are stored with the job, without `meta` and `key`.
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     errors: tuple[JobError, ...] = ()  # failed attempts that are kept, oldest first

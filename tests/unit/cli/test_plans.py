@@ -256,6 +256,17 @@ def test_a_plan_in_the_place_of_a_job_is_retried_with_its_plan(shop: Terminal) -
 # --- jobs of plans in other commands
 
 
+def test_jobs_show_knows_plans(shop: Terminal) -> None:
+    plan_id = enqueue(CHAIN)
+    error = shop.error("jobs", "show", plan_id, *PLACE, code=1)
+    assert error["code"] == "job_not_found"
+    assert f"durio plans show {plan_id} --" in error["cure"]
+    fields = shop.json("jobs", "show", node(plan_id, 1), *PLACE)
+    assert (fields["plan"], fields["options"]) == (plan_id, {})
+    text = shop.ok("jobs", "show", node(plan_id, 1), *PLACE)
+    assert f"  plan        {plan_id}\n" in text
+
+
 @pytest.mark.proves("M78")
 @pytest.mark.parametrize("chosen", ["id", "filter", "args"])
 def test_a_retried_job_resumes_its_plan(shop: Terminal, chosen: str) -> None:
