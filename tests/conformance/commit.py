@@ -112,7 +112,7 @@ async def a_key_that_is_held_is_no_conflict_unless_asked(scene: Scene) -> None:
     job = scene.job(key=key(while_active))
     effects = Effects([scene.job(), job], [Put(KIND, "a", b"1")])
     told = await conflict(scene, effects, all_new=True)
-    assert told == Conflict("key", id_text(holder))
+    assert told == Conflict("key", id_text(holder), job=job)
     answer = await scene.store.commit(effects)
     assert [(told.id, told.created) for told in answer.enqueued] == [
         (effects.jobs[0].id, True),
@@ -127,7 +127,7 @@ async def a_holder_that_would_be_rewritten_is_not_new(scene: Scene) -> None:
     holder = await scene.add(key=key(replace), delay=60.0)
     job = scene.job(key=key(replace, OTHER_PAYLOAD), payload=OTHER_PAYLOAD)
     told = await conflict(scene, Effects([job]), all_new=True)
-    assert told == Conflict("key", id_text(holder))
+    assert told == Conflict("key", id_text(holder), job=job)
     (answer,) = (await scene.store.commit(Effects([job]))).enqueued
     assert (answer.id, answer.replaced) == (holder, True)
 
@@ -139,7 +139,8 @@ async def a_window_with_other_arguments_is_a_conflict(scene: Scene) -> None:
     other = key(window(60.0), OTHER_PAYLOAD)
     job = scene.job(key=other, payload=OTHER_PAYLOAD)
     effects = Effects([scene.job(), job], [Put(KIND, "a", b"1")])
-    assert await conflict(scene, effects) == Conflict("key", id_text(holder))
+    told = await conflict(scene, effects)
+    assert told == Conflict("key", id_text(holder), job=job)
 
 
 @chapter.promise()

@@ -368,7 +368,8 @@ async def a_key_that_is_held_refuses_the_outcome(scene: Scene) -> None:
     effects = Effects([scene.job(key=key(while_active))])
     answer = await scene.exchange(worker, [outcome(claim, effects=effects)], 0)
     (rejected,) = answer.rejected
-    assert rejected.conflict == Conflict("key", id_text(holder))
+    (job,) = effects.jobs
+    assert rejected.conflict == Conflict("key", id_text(holder), job=job)
     assert await scene.state(claim.id) == RUNNING
 
 

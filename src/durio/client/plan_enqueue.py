@@ -21,7 +21,6 @@ from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.effects import Effects, Put
 from durio.model.errors import (
     InvalidPlan,
-    KeyConflict,
     StoreError,
     StoreUnavailable,
 )
@@ -37,6 +36,7 @@ from durio.model.plan_layout import (
     lay_out,
     node_id,
 )
+from durio.model.plan_payload import node_key_taken, same_key_twice
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
     WRITTEN_SECONDS_MAX,
@@ -185,9 +185,10 @@ class PlanWriter:
     # --- jobs
 
     def jobs(self, targets: Mapping[str, Handler | TaskTarget]) -> list[NewJob]:
-        """Encode all nodes; raises for the first argument that cannot be stored."""
+        """Encode all nodes; raises for the first one that cannot be stored."""
         builders: dict[tuple[str, int], JobBuilder] = {}
         jobs: list[NewJob] = []
+        keys: dict[bytes, NewJob] = {}
         join = unknown_target(join_task(self._client.name))
         for node in self._layout.nodes:
             if node.signature is None:
@@ -200,7 +201,12 @@ class PlanWriter:
             builder = builders.get(key)
             if builder is None:
                 builder = builders[key] = self._builder(target, node)
-            jobs.append(self._job(builder, target, node))
+            job = self._job(builder, target, node)
+            if job.key is not None:
+                other = keys.setdefault(job.key.key, job)
+                if other is not job:
+                    raise same_key_twice(other, job)
+            jobs.append(job)
         return jobs
 
     def _builder(self, target: Handler | TaskTarget, node: PlanNode) -> JobBuilder:
@@ -302,12 +308,10 @@ class PlanWriter:
                 "leader has cancelled its jobs",
                 cure="Try again when the store is less busy, or use smaller plans.",
             )
-        if full is None:
-            raise KeyConflict(
-                f"the plan was not stored: job {conflict.name} has the key of a node",
-                cure="Use another key, or wait until that job ends.",
-                id=conflict.name,
-            )
+        if conflict.job is not None:
+            cure = "Use another key, or wait until that job ends."
+            raise node_key_taken(conflict.job, conflict.name, cure)
+        assert full is not None  # noqa: S101 - what else a commit is refused for
         if full.is_closed:
             raise queue_closed(full)
         if waited >= self._client.bounds.wait_of(full.lane):

@@ -6,12 +6,18 @@ import msgspec
 
 from durio.model.argument_codec import ArgumentCodec, Arguments
 from durio.model.codec import UNREADABLE, encoder
-from durio.model.errors import InvalidArguments, InvalidOption
+from durio.model.errors import (
+    InvalidArguments,
+    InvalidOption,
+    InvalidPlan,
+    KeyConflict,
+)
 from durio.model.failure import ShortFailure
 from durio.model.ids import id_text
-from durio.model.job import StoredJob
+from durio.model.job import NewJob, StoredJob
 from durio.model.options import NO_ROW_OPTIONS, row_options
 from durio.model.plan import SignatureValue
+from durio.model.plan_change import ADDED_FROM
 from durio.model.plan_ends import PlanFailure
 from durio.model.plan_place import PlanPlace
 
@@ -74,3 +80,31 @@ def plan_place_of(stored: bytes | None) -> PlanPlace | None:
         return row_options(stored).plan
     except InvalidOption:
         return None  # an attempt reports it
+
+
+def node_key_taken(node: NewJob, holder: str, cure: str) -> KeyConflict:
+    """Return the error of a plan that is refused: another job has the key of a node."""
+    key = row_options(node.opts).key
+    return KeyConflict(
+        f"the plan was not stored: job {holder} has the key {key!r} of {node_text(node)}",
+        cure=cure,
+        id=holder,
+        node=id_text(node.id),
+        key=key,
+    )
+
+
+def same_key_twice(node: NewJob, other: NewJob) -> InvalidPlan:
+    key = row_options(node.opts).key
+    return InvalidPlan(
+        f"{node_text(node)} and {node_text(other)} of the plan have the same key {key!r}",
+        cure="Give each node its own key.",
+    )
+
+
+def node_text(node: NewJob) -> str:
+    """Return the number and the task of a node, for messages."""
+    place = row_options(node.opts).plan
+    if place is None or place.node >= ADDED_FROM:
+        return f"an added member ({node.task})"
+    return f"node {place.node} ({node.task})"

@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from durio.model.job import NewJob
 from durio.ports.enqueue import Full
 from durio.ports.records import Record
 
@@ -16,6 +17,7 @@ class Conflict(NamedTuple):
     # The stored record, so that a repeat recognises its own write.
     record: Record | None = None
     full: Full | None = None
+    job: NewJob | None = None  # key: the new job that was to have it
 
 
 class EffectsRefused(Exception):

@@ -190,4 +190,4 @@ def check_jobs(
         # repeat.
         is_other = answer.id != job.id
         if answer.conflict or (all_new and is_other):
-            raise EffectsRefused(Conflict("key", id_text(answer.id)))
+            raise EffectsRefused(Conflict("key", id_text(answer.id), job=job))

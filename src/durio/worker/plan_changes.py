@@ -43,7 +43,7 @@ from durio.model.plan_layout import (
     ended_log,
     failed_log,
 )
-from durio.model.plan_payload import placed_options, plan_place_of
+from durio.model.plan_payload import node_key_taken, placed_options, plan_place_of
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
     WRITTEN_SECONDS_MAX,
@@ -338,12 +338,9 @@ def joined(a: Effects, b: Effects) -> Effects:
 
 def refusal_error(conflict: Conflict) -> DurioError:
     """Return the error of a job whose changes to its plan the store has refused."""
-    if conflict.what == "key":
-        return KeyConflict(
-            f"the plan was not stored: job {conflict.name} has the key of a node",
-            cure="Use another key, or let that job end before the last retry of this one.",
-            id=conflict.name,
-        )
+    if conflict.job is not None:
+        cure = "Use another key, or let that job end before the last retry of this one."
+        return node_key_taken(conflict.job, conflict.name, cure)
     if conflict.what == "job_ended":
         return InvalidPlan(
             "ctx.add() came too late: what follows the group has started",

@@ -399,7 +399,7 @@ async def test_a_member_key_that_is_taken_makes_the_job_dead(app: App) -> None:
     async with working(app):
         first = await tasks.double.options(key="one", unique=window("1h")).enqueue(1)
         job = await keyed.enqueue()
-        with pytest.raises(JobDead, match="has the key of a node") as dead:
+        with pytest.raises(JobDead, match=r"has the key 'one' of node 0 ") as dead:
             await job.result(timeout=60)
         assert dead.value.reason == "exhausted"
         assert id_bytes(first.id)

@@ -7,7 +7,7 @@ import pytest
 
 from durio import App, Permanent, chain, group
 from durio.client.plan_retry import resume_plans
-from durio.errors import InvalidOption, KeyConflict, WrongState
+from durio.errors import InvalidOption, InvalidPlan, KeyConflict, WrongState
 from durio.keys import replace, while_active, while_waiting, window
 from durio.model.ids import id_bytes
 from durio.plans import PlanState
@@ -153,6 +153,22 @@ async def test_keys_are_deleted_with_their_plans(app: App) -> None:
         await app.clock.sleep(60)
         assert await store.list_records(f"plan_key:{app.name}") == []
         assert await store.list_records(f"plan:{app.name}") == []
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_is_refused_for_the_key_of_a_node(app: App) -> None:
+    shop = Shop(app)
+    keyed = shop.add.options(key="one", unique=while_active)
+    with pytest.raises(InvalidPlan, match=r"node 0 \(.*add\) and node 2 .* 'one'"):
+        await (keyed.s(1) | shop.add.s(1) | keyed.s(1)).enqueue()
+    store = await app.store()
+    assert await store.list_records(f"plan:{app.name}") == []
+    holder = await keyed.enqueue(1)
+    text = rf"job {holder.id} has the key 'one' of node 1 \({app.name}.add\)"
+    with pytest.raises(KeyConflict, match=text) as refused:
+        await (shop.add.s(1) | keyed.s(1)).enqueue()
+    assert refused.value.values["key"] == "one"
+    assert await store.list_records(f"plan:{app.name}") == []
 
 
 @virtual(settings=QUICK)
