@@ -338,26 +338,32 @@ class PlanJob(Awaitable[R_co]):
             PlanState.CANCELLED,
         ):
             return JobCancelled(f"plan {self.id} was cancelled")
-        node = await self._job(id_bytes(failed_job(plan, failure)))
+        failed = failed_job(plan, failure)
+        node = await self._job(id_bytes(failed))
         if node is not None and node.state in (DEAD, CANCELLED):
             return self._dead(node)
-        return JobDead(
+        # It is deleted, or was retried alone.
+        return self._job_dead(
             f"plan {self.id} failed: {failure.type}: {failure.message}",
             reason="exhausted",
             error=JobError(failure.type, failure.message),
-            job_id=failed_job(plan, failure),
+            job_id=failed,
+            cure=f"See `durio plans show {self.id}`.",
         )
 
     def _dead(self, node: StoredJob) -> JobDead:
         errors = job_errors(node)
         cause = f": {errors[-1].type}: {errors[-1].message}" if errors else ""
-        dead = JobDead(
+        return self._job_dead(
             f"plan {self.id} failed: job {id_text(node.id)} ({node.task}) is "
             f"{STATE_BY_CODE[node.state].value}{cause}",
             reason=node.reason or STATE_BY_CODE[node.state].value,
             error=errors[-1] if errors else None,
             job_id=id_text(node.id),
         )
-        dead.cure = self._client.pasteable(dead.cure)
-        dead.plan, dead.node = self.id, id_text(node.id)
+
+    def _job_dead(self, what: str, *, cure: str = "", **values: Any) -> JobDead:
+        dead = JobDead(what, **values)
+        dead.cure = self._client.pasteable(cure or dead.cure)
+        dead.plan, dead.node = self.id, dead.job_id
         return dead

@@ -191,6 +191,10 @@ async def test_a_plan_whose_failed_node_was_deleted_cannot_go_on(app: App) -> No
         await app.jobs(state="dead").discard()
         with pytest.raises(WrongState, match="which failed, was deleted"):
             await handle.retry()
+        with pytest.raises(JobDead, match="Permanent: no 1") as dead:
+            await handle.result(timeout=60)
+        assert (dead.value.plan, dead.value.node) == (handle.id, node(handle, 0))
+        assert f"durio plans show {handle.id}" in dead.value.cure
 
 
 @virtual(settings=QUICK)
