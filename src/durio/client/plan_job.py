@@ -144,17 +144,25 @@ class PlanJob(Awaitable[R_co]):
         return await self._within(timeout, self._wait_for_end)
 
     async def as_completed(self) -> AsyncIterator[Job[Any]]:
-        """Yield the jobs of the plan as they end, each once."""
-        plan = await self._plan()
+        """Yield the jobs of the plan as they end, each once, with members that are added."""
         waiters = await self._client.waiters()
-        jobs = plan.ids(plan.numbers)
-
-        async def ended(job_id: bytes) -> bytes:
-            await waiters.wait_final(job_id)
-            return job_id
-
-        for following in asyncio.as_completed([ended(job_id) for job_id in jobs]):
-            yield Job(self._client, await following)
+        seen: set[bytes] = set()
+        waits: dict[bytes, asyncio.Future[int]] = {}
+        try:
+            while True:
+                plan = await self._plan()  # jobs that have ended may have added members
+                new = [each for each in plan.ids(plan.numbers) if each not in seen]
+                seen.update(new)
+                waits |= {job_id: waiters.final(job_id) for job_id in new}
+                if not waits:
+                    return
+                await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+                for job_id in [each for each, wait in waits.items() if wait.done()]:
+                    waits.pop(job_id).result()
+                    yield Job(self._client, job_id)
+        finally:
+            for wait in waits.values():
+                wait.cancel()
 
     # --- reading
 

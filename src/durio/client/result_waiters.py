@@ -1,6 +1,7 @@
 """Wait for jobs to end: all waiters of a loop share one poller."""
 
 import asyncio
+from functools import partial
 
 from durio.model.errors import JobNotFound, StoreError, StoreUnavailable
 from durio.model.ids import id_text
@@ -28,6 +29,10 @@ class Waiters:
 
     async def wait_final(self, job_id: bytes) -> int:
         """Wait for the end of the job and return its final state."""
+        return await self.final(job_id)
+
+    def final(self, job_id: bytes) -> "asyncio.Future[int]":
+        """Return a future of the final state; cancel it to stop waiting."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         self._futures.setdefault(job_id, []).append(future)
@@ -35,10 +40,8 @@ class Waiters:
         self._pause_seconds = FIRST_SECONDS
         if self._poller is None:
             self._poller = loop.create_task(self._poll())
-        try:
-            return await future
-        finally:
-            self._forget(job_id, future)
+        future.add_done_callback(partial(self._forget, job_id))
+        return future
 
     def _forget(self, job_id: bytes, future: "asyncio.Future[int]") -> None:
         waiting = self._futures.get(job_id)
