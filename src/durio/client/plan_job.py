@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from durio.client.handle import Job, JobClient
+from durio.client.handle import DESCRIBE_SECONDS, Job, JobClient
 from durio.client.job_view import job_errors
 from durio.client.plan_record import cancel_plan, retry_plan, stored_plan
 from durio.client.plan_view import PlanStatus as PlanStatus
 from durio.client.plan_view import (
     counts_of,
+    describe_plan,
     failed_job,
     jobs_of,
     plan_status,
@@ -21,6 +23,7 @@ from durio.model.errors import (
     JobNotFound,
     PlanNotFound,
     ResultExpired,
+    StoreError,
     UsageError,
     WrongState,
 )
@@ -274,13 +277,9 @@ class PlanJob(Awaitable[R_co]):
             async with asyncio.timeout(limit):
                 return await wait()
         except TimeoutError:
-            counts = await self.counts()
-            jobs_by_state = ", ".join(
-                f"{jobs} {state.value}" for state, jobs in counts.items()
-            )
             raise TimeoutError(
-                f"plan {self.id} is not finished after {format_duration(limit or 0.0)} "
-                f"({jobs_by_state})"
+                f"plan {self.id} is not finished after {format_duration(limit or 0.0)}"
+                f"{await self._describe_wait()}"
             ) from None
 
     async def _wait_for_last(self) -> None:
@@ -302,6 +301,14 @@ class PlanJob(Awaitable[R_co]):
     async def _plan(self) -> StoredPlan:
         store = await self._client.store()
         return await stored_plan(store, self._client.name, self._raw_id)
+
+    async def _describe_wait(self) -> str:
+        """Return jobs by state, and queues without a worker; nothing without an answer."""
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(DESCRIBE_SECONDS):
+                store = await self._client.store()
+                return await describe_plan(store, await self._plan())
+        return ""
 
     async def _last(self, plan: StoredPlan) -> tuple[StoredPlan, StoredJob | None]:
         """Return the last job of the plan, or of the plan that has taken its place."""

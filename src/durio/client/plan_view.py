@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from durio.model.ids import id_text
-from durio.model.job import STATE_BY_CODE, State, utc_datetime
+from durio.model.job import READY, STATE_BY_CODE, State, utc_datetime
+from durio.model.names import queue_of
 from durio.model.plan_record import FirstFailure, PlanState
 from durio.model.plan_shape import plan_of_shape
 from durio.model.plan_tree import (
@@ -24,6 +25,7 @@ from durio.ports.plan_sweep import current_state, states_of
 from durio.ports.store import Store
 
 PARENTS_MAX = 1000
+READY_READ_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +128,18 @@ async def jobs_of(store: Store, plan: StoredPlan) -> dict[bytes, int | None]:
 def counts_of(jobs: Mapping[bytes, int | None]) -> dict[State, int]:
     found = Counter(state for state in jobs.values() if state is not None)
     return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}
+
+
+async def describe_plan(store: Store, plan: StoredPlan) -> str:
+    """Return why a plan may not have ended: ` (2 ready, 1 done; no worker serves ...)`."""
+    jobs = await jobs_of(store, plan)
+    texts = [f"{number} {state.value}" for state, number in counts_of(jobs).items()]
+    ready = [job_id for job_id, state in jobs.items() if state == READY]
+    queues = {queue_of(job.lane) for job in await store.get(ready[:READY_READ_MAX])}
+    workers = await store.workers(plan.namespace)
+    unserved = [
+        f'no worker serves queue "{queue}"'
+        for queue in sorted(queues)
+        if not any(worker.serves(queue) for worker in workers)
+    ]
+    return f" ({'; '.join([', '.join(texts), *unserved])})"

@@ -373,6 +373,15 @@ async def test_plans_are_found_by_id(app: App) -> None:
         await app.plan("123")
 
 
+@virtual(settings=QUICK)
+async def test_a_wait_that_is_over_says_what_the_plan_waits_for(app: App) -> None:
+    shop = Shop(app)
+    handle = await (shop.add.options(queue="lost").s(1) | shop.add.s()).enqueue()
+    text = r'after 2 s \(1 blocked, 1 ready; no worker serves queue "lost"\)'
+    with pytest.raises(TimeoutError, match=text):
+        await handle.result(timeout=2)
+
+
 @pytest.mark.proves("L22")
 @virtual(settings=QUICK)
 async def test_a_plan_is_read_as_a_tree(app: App) -> None:
