@@ -116,6 +116,11 @@ refusals: dict[str, tuple[Make, type[DurioError], list[str]]] = {
         InvalidPlan,
         ["measure.s(...)"],
     ),
+    "a forgotten s before a bar": (
+        lambda: fetch | measure.s(),  # type: ignore[operator]
+        InvalidPlan,
+        ["the task fetch, without its arguments", "fetch.s(...)"],
+    ),
     "a forgotten s behind options": (
         lambda: group([measure.options(delay=5)]),
         InvalidPlan,
@@ -218,7 +223,7 @@ refusals: dict[str, tuple[Make, type[DurioError], list[str]]] = {
     "missing arguments, whatever comes before": (
         add.s,
         InvalidArguments,
-        ["add() needs the arguments 'a', 'b'"],
+        ["add() needs the argument 'b', and its first argument unless it follows"],
     ),
     "a missing argument of an immutable signature": (
         lambda: add.si(1),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from typing import (
+    TYPE_CHECKING,
     Any,
     Generic,
     ParamSpec,
@@ -20,6 +21,7 @@ from durio.model.argument_errors import call_of
 from durio.model.errors import InvalidArguments, InvalidPlan
 from durio.model.options import CallOptions
 from durio.model.plan import Source
+from durio.model.plan_checks import not_a_member
 from durio.model.signature_arguments import signature_arguments
 from durio.ports.handler import Handler
 
@@ -63,6 +65,11 @@ class TaskSignatures(Generic[P, R]):
     def enqueue_sync(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Enqueue without an event loop, as `enqueue` does."""
         raise NotImplementedError
+
+    if not TYPE_CHECKING:  # a checker must still see that a task is no signature
+
+        def __or__(self, following: object) -> Any:
+            raise not_a_member(self)
 
     @overload
     def s(self, /, *args: P.args, **kwargs: P.kwargs) -> Signature[P, R]: ...

@@ -13,7 +13,7 @@ from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.errors import InvalidOption, InvalidPlan, UnknownTask
 from durio.model.options import UNSET
 from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
-from durio.model.plan_arguments import with_first_arguments
+from durio.model.plan_arguments import check_whole
 from durio.model.plan_change import AddedNode, PreparedPlan, added_number
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN, not_a_member, two_apps
 from durio.model.plan_layout import lay_out
@@ -30,7 +30,7 @@ class PlanPreparer:
 
     def plan(self, link: object) -> PreparedPlan:
         """Lay out and encode a plan or signature that takes the place of a job."""
-        plan, targets = self._checked(link)
+        plan, targets = self._checked(link, "is the first node of the plan")
         client, plan_id = self._client, self._client.clock.new_id()
         layout = lay_out(plan, plan_id, client.name)
         jobs = PlanWriter(client, plan, plan_id, layout).jobs(targets)
@@ -44,7 +44,8 @@ class PlanPreparer:
                 "ctx.add takes signatures, and this is a plan",
                 cure="Add a task that puts the plan in its place: ctx.replace(plan).",
             )
-        signature, targets = self._checked(link)
+        place = "is added to a group, and no result is before it"
+        signature, targets = self._checked(link, place)
         client, job_id = self._client, self._client.clock.new_id()
         # As the only node of a plan; the worker then gives it its place.
         layout = lay_out(signature, job_id, client.name)
@@ -52,7 +53,9 @@ class PlanPreparer:
         shape = msgspec.json.encode(shape_of(signature))
         return AddedNode(added_number(job.id), job, shape)
 
-    def _checked(self, link: object) -> tuple[AnyLink, dict[str, Handler | TaskTarget]]:
+    def _checked(
+        self, link: object, place: str
+    ) -> tuple[AnyLink, dict[str, Handler | TaskTarget]]:
         if not isinstance(link, SignatureValue | PlanValue):
             raise not_a_member(link)
         source = link.source
@@ -66,9 +69,9 @@ class PlanPreparer:
                     f"a plan in the place of a job cannot have its own {name}",
                     cure=f"Leave out {name}: it is stored with the end of the job.",
                 )
-        plan = with_first_arguments(link, (), {})
-        targets = {s.task: self._target(s) for s in signatures_of(plan)}
-        return with_handler_queues(plan, targets), targets
+        check_whole(link, place, cure="Give all its arguments to .s(...).")
+        targets = {s.task: self._target(s) for s in signatures_of(link)}
+        return with_handler_queues(link, targets), targets
 
     def _target(self, signature: SignatureValue) -> Handler | TaskTarget:
         task = signature.task

@@ -13,6 +13,7 @@ ARGUMENT = re.compile(r"\$(?:\[1\])?\.(\w+)(.*)", re.DOTALL)
 WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 MISSING = re.compile(r"Object missing required field `([^`]+)`")
 UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+NEEDS = " needs the "
 PYTHON_NAMES = {"array": "list", "object": "dict", "null": "None"}
 
 
@@ -27,7 +28,12 @@ def has_no_parameter(task: str, name: str) -> str:
 
 def needs_arguments(task: str, names: Sequence[str]) -> str:
     word = "argument" if len(names) == 1 else "arguments"
-    return f"{call_of(task)} needs the {word} {', '.join(map(repr, names))}"
+    return f"{call_of(task)}{NEEDS}{word} {', '.join(map(repr, names))}"
+
+
+def is_missing(why: str) -> bool:
+    """Whether a call does not fit because it needs more arguments."""
+    return NEEDS in why
 
 
 def given_twice(task: str, name: str) -> str:

@@ -23,7 +23,11 @@ def with_first_arguments(
         if given is None:
             raise _takes_no_arguments(link)
         link = given
-    _check_whole(link)
+    check_whole(
+        link,
+        "is the first node of the plan",
+        cure="Give its arguments to .s(...), or to plan.enqueue(...).",
+    )
     return link
 
 
@@ -56,7 +60,8 @@ def _signature_given(
     return replace(signature, args=(*args, *signature.args), kwargs=named)
 
 
-def _check_whole(link: AnyLink) -> None:
+def check_whole(link: AnyLink, place: str, *, cure: str) -> None:
+    """Refuse a plan whose first nodes need arguments that they do not have."""
     for signature in first_signatures(link):
         parameters = signature.source.parameters if signature.source else None
         if signature.is_immutable or parameters is None:
@@ -64,8 +69,8 @@ def _check_whole(link: AnyLink) -> None:
         why = parameters.why_unfit(signature.args, signature.kwargs)
         if why is not None:
             raise InvalidArguments(
-                f"{why}: {signature!r} is the first node of the plan",
-                cure="Give its arguments to .s(...), or to plan.enqueue(...).",
+                f"{why}: {signature!r} {place}",
+                cure=cure,
                 task=signature.task,
             )
 

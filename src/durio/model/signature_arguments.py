@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from durio.model.argument_errors import is_missing
+from durio.model.errors import InvalidArguments
+
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 FIRST = None  # stands for the result that the signature will get
 
@@ -31,7 +34,13 @@ def signature_arguments(
     is_whole = parameters.why_unfit(args, kwargs) is None
     if is_whole and not kwargs:
         return tuple(args), {}
-    follows = parameters.why_unfit((FIRST, *args), kwargs) is None
+    why = parameters.why_unfit((FIRST, *args), kwargs)
+    follows = why is None
+    if why is not None and is_missing(why) and not is_whole:
+        raise InvalidArguments(
+            f"{why}, and its first argument unless it follows another node",
+            cure="Give them to .s(...).",
+        )
     if follows and not kwargs:
         return tuple(args), {}
     if follows and not is_whole:

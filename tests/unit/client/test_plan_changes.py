@@ -346,6 +346,7 @@ async def test_mistakes(app: App) -> None:
     added: dict[str, list[Any]] = {
         "add": [tasks.double.s(1)],
         "add a plan": [plan],
+        "add without arguments": [tasks.double.s()],
         "add too many": [tasks.double.s(n) for n in range(501)],
     }
 
@@ -382,6 +383,7 @@ async def test_mistakes(app: App) -> None:
         for what, text in (
             ("add", "in no group"),
             ("add a plan", "takes signatures"),
+            ("add without arguments", "no result is before it"),
             ("add too many", "500 members"),
         ):
             handle = await (bad.s(what) | tasks.double.s()).enqueue()
