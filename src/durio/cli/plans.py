@@ -241,7 +241,8 @@ def retry_all(
     r"""Resume failed or cancelled plans.
 
     Dead and cancelled jobs run again, with all their attempts; jobs that are done do
-    not. `durio jobs retry` of a dead job resumes its plan, too.
+    not. For a plan that is `failing` it waits up to 10 s until that is over. `durio jobs
+    retry` of a dead job resumes its plan, too.
 
     \b
     Examples:
@@ -258,7 +259,7 @@ def retry_all(
     async def change(app: App, plan: StoredPlan) -> dict[str, Any]:
         store = await app.store()
         before = await current_state(store, plan)
-        jobs = await retry_plan(store, plan.namespace, plan.id, who)
+        jobs = await retry_plan(store, plan.namespace, plan.id, app.clock, who)
         state = PlanState.RUNNING.value
         return {"before": before.value, "state": state, "jobs": jobs}
 

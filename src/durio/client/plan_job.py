@@ -25,7 +25,6 @@ from durio.model.errors import (
     ResultExpired,
     StoreError,
     UsageError,
-    WrongState,
 )
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
@@ -52,8 +51,6 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
-# How long a retry waits for the leader, which handles a failure.
-FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
 # Pauses between looks for the end of a plan whose last job has ended.
 END_LOOK_SECONDS, END_LOOK_SECONDS_MAX = 0.05, 1.0
 
@@ -211,17 +208,8 @@ class PlanJob(Awaitable[R_co]):
         depends on a failed job, it waits for that, at most 10 s.
         """
         store, client = await self._client.store(), self._client
-        deadline = client.clock.monotonic() + FAILING_SECONDS_MAX
-        while True:
-            try:
-                return await retry_plan(
-                    store, client.name, self._raw_id, client.acting_user()
-                )
-            except WrongState as error:
-                is_late = client.clock.monotonic() >= deadline
-                if error.values.get("state") is not PlanState.FAILING or is_late:
-                    raise
-            await client.clock.sleep(FAILING_LOOK_SECONDS)
+        by = client.acting_user()
+        return await retry_plan(store, client.name, self._raw_id, client.clock, by)
 
     # --- for callers without an event loop
 

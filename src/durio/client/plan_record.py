@@ -10,6 +10,7 @@ from durio.model.ids import id_bytes, id_text
 from durio.model.job import CANCELLED, DEAD, StoredJob
 from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_record import PlanState
+from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import AuditNote, RetryJobs
 from durio.ports.plan_reader import StoredPlan, find_plan, find_whole_plan
@@ -23,6 +24,8 @@ from durio.ports.plan_sweep import (
 from durio.ports.store import Store
 
 READ_JOBS_MAX = 200
+# How long a retry waits for the leader, which handles a failure.
+FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
 # Why a node was cancelled, if it has not failed itself.
 CONSEQUENCES = frozenset({"parent_dead", "plan_cancelled", "plan_not_whole"})
 
@@ -167,7 +170,26 @@ RESUMED: dict[str, Any] = {
 }
 
 
-async def retry_plan(store: Store, namespace: str, plan_id: bytes, by: str) -> int:
+async def retry_plan(
+    store: Store, namespace: str, plan_id: bytes, clock: Clock, by: str
+) -> int:
+    """Resume a failed or cancelled plan; return how many nodes run again.
+
+    While the leader cancels what depends on a failed node, wait for it. Raises WrongState
+    after that, and for a plan in another state.
+    """
+    deadline = clock.monotonic() + FAILING_SECONDS_MAX
+    while True:
+        try:
+            return await retry_now(store, namespace, plan_id, by)
+        except WrongState as error:
+            is_late = clock.monotonic() >= deadline
+            if error.values.get("state") is not PlanState.FAILING or is_late:
+                raise
+        await clock.sleep(FAILING_LOOK_SECONDS)
+
+
+async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> int:
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
