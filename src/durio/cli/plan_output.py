@@ -153,7 +153,8 @@ def tree_lines(
         return
     head = f"{tree.kind} of {counted(len(tree.members) + tree.hidden, 'member')}"
     if tree.hidden:
-        head = f"{head}: {jobs_text(tree.jobs, tree.counts)}"
+        join = " (one joins the results)" if tree.id is not None else ""
+        head = f"{head}: {jobs_text(tree.jobs, tree.counts, join)}"
     yield TreeLine(branch, "", head)
     last = len(tree.members) - 1
     for n, member in enumerate(tree.members):
@@ -162,12 +163,12 @@ def tree_lines(
         yield from tree_lines(member, f"{indent}{corner}", f"{indent}{below}")
 
 
-def jobs_text(jobs: int, counts: dict[State, int]) -> str:
+def jobs_text(jobs: int, counts: dict[State, int], note: str = "") -> str:
     """Return text such as `5 jobs: 3 done, 2 dead`; those without a record are gone."""
     texts = [f"{number} {state.value}" for state, number in counts.items()]
     if gone := jobs - sum(counts.values()):
         texts.append(f"{gone} gone")
-    return f"{counted(jobs, 'job')}: {', '.join(texts)}" if texts else "no jobs"
+    return f"{counted(jobs, 'job')}{note}: {', '.join(texts)}" if texts else "no jobs"
 
 
 def failure_text(status: PlanStatus) -> str:

@@ -2,7 +2,7 @@
 
 The plan of the job is read first: a plan in the job's place appends what the job would have
 appended, and new members of a group append to the log of that group. A plan of more than
-1,000 rows is written before the outcome, in steps; it starts only with the outcome. If that
+900 jobs is written before the outcome, in steps; it starts only with the outcome. If that
 is refused, the leader cancels what was written.
 """
 

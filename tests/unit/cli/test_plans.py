@@ -160,6 +160,9 @@ def test_a_large_group_is_shown_by_its_counts(shop: Terminal) -> None:
     plan_id = enqueue("add.map(range(30)) | total.s()")
     text = shop.ok("plans", "show", plan_id, *PLACE)
     assert "├─ group of 30 members: 30 jobs: 30 ready\n" in text
+    alone = shop.ok("plans", "show", enqueue("add.map(range(30))"), *PLACE)
+    head = "group of 30 members: 31 jobs (one joins the results): 1 blocked, 30 ready"
+    assert f"{head}\n" in alone
     assert shop.ok("plans", "cancel", plan_id, *PLACE) == (
         f"{plan_id}  running -> cancelled\n"
     )
