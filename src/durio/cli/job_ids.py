@@ -8,11 +8,10 @@ from durio.app.cures import with_flags
 from durio.client.namespaces import apps_in
 from durio.client.result_waiters import not_found
 from durio.model.errors import JobNotFound, UsageError
-from durio.model.ids import id_text
+from durio.model.ids import DIGITS, id_text
 from durio.model.job import STATE_BY_CODE, StoredJob
 from durio.model.plan_record import plan_kind
 
-DIGITS = 32
 DIGITS_MIN = 8
 CANDIDATES_MAX = 5
 HEX_SHAPE = re.compile(r"[0-9a-f]*", re.ASCII)

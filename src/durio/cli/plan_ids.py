@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from durio.app.app import App
 from durio.app.cures import with_flags
 from durio.cli.apps import AppSelection
-from durio.cli.job_ids import CANDIDATES_MAX, DIGITS, id_digits
+from durio.cli.job_ids import CANDIDATES_MAX, id_digits
 from durio.client.namespaces import apps_in
 from durio.client.plan_list import plans_that_begin
 from durio.model.errors import PlanNotFound, UsageError
-from durio.model.ids import id_bytes, id_text
+from durio.model.ids import DIGITS, id_bytes, id_text
 from durio.model.names import namespace_of
 from durio.model.plan_payload import plan_place_of
 from durio.ports.plan_reader import StoredPlan, find_whole_plan

@@ -8,6 +8,7 @@ in between, the leader cancels what is there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace as replace_fields
@@ -17,6 +18,7 @@ from durio.client.bounds import Bounds
 from durio.client.enqueue import JobBuilder, TaskDefaults
 from durio.client.plan_commits import PlanCommits
 from durio.client.plan_key import plan_key
+from durio.client.reliable_write import TRIES_MAX
 from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.effects import Effects, Put
 from durio.model.errors import (
@@ -55,7 +57,6 @@ from durio.ports.plan_protocol import require_plan_workers
 from durio.ports.plan_writes import PlanWrites
 from durio.ports.store import Store
 
-TRIES_MAX = 5
 KEY_TRIES_MAX = 20
 PAUSE_SECONDS = 0.05
 FULL_LOOK_SECONDS = 0.1
@@ -142,13 +143,9 @@ def with_handler_queues(
     if isinstance(link, SignatureValue):
         return replace(link, error_handlers=handlers) if handlers else link
     members = tuple(with_handler_queues(member, targets) for member in link.members)
-    if not handlers and all(map(same, members, link.members)):
+    if not handlers and all(map(is_, members, link.members)):
         return link
     return replace(link, members=members, error_handlers=handlers)
-
-
-def same(new: AnyLink, old: AnyLink) -> bool:
-    return new is old
 
 
 def queue_options(

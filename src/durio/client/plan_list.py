@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import NamedTuple
 
 from durio.model.errors import InvalidPlan
-from durio.model.ids import id_bytes, id_made_at, id_text, uuid7
+from durio.model.ids import DIGITS, id_bytes, id_made_at, id_text, uuid7
 from durio.model.job import DONE
 from durio.model.plan_change import replacing_plan
 from durio.model.plan_layout import node_id
@@ -19,7 +19,6 @@ from durio.ports.store import Store
 PAGE_RECORDS = 200
 FIRST_SPAN_SECONDS = 10.0
 SPAN_FACTOR = 4  # each span is so much longer than the newer one
-DIGITS = 32
 
 
 class ListedPlan(NamedTuple):

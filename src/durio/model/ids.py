@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from durio.model.errors import JobNotFound
 
 IDS_NAMED_MAX = 5
+DIGITS = 32  # of an id, without dashes
 packed = struct.Struct(">QQ").pack
 SHAPE = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII
