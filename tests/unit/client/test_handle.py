@@ -279,7 +279,7 @@ STATUS = (
     "id task queue priority state attempt max_attempts created_at run_at started_at "
     "finished_at progress last_error reason"
 )
-ADDED = "args kwargs meta key result_until worker options errors"
+ADDED = "args kwargs meta key result_until worker plan options errors"
 
 
 def test_the_fields_of_status_and_details():

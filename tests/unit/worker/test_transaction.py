@@ -61,6 +61,7 @@ class AtWork(Attempt):
     """An attempt that has told how far it is, inside of the block."""
 
     progress = b"{}"
+    plan = None
     is_process = False
 
     def __init__(self) -> None:
