@@ -73,9 +73,10 @@ class ScratchSchema:
 
     def clear(self) -> None:
         """Empty every table, and restart the sequences."""
-        asyncio.run(self._clear())
+        asyncio.run(self.empty())
 
-    async def _clear(self) -> None:
+    async def empty(self) -> None:
+        """Do what `clear` does, on a loop that runs."""
         place = replace(self.location, prepared=False)
         connection = await Connector(place, lambda _text: None).connect()
         try:

@@ -20,10 +20,16 @@ AnyLink = Signature[..., Any] | Plan[Any]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a leaf behaves: it fails so often, then it gives a value or ends otherwise."""
+    """How a leaf behaves: it fails so often, then it gives a value or ends otherwise.
+
+    With its value it may change its plan. Of the added leaves of one group, at most one
+    adds others: else their order would be chance.
+    """
 
     end: str = "value"  # or "dead", "cancelled" (by hand)
     failures: int = 0  # attempts that are retried before the end
+    replaced_by: AnyLink | None = None  # its value is the value of this plan
+    added: tuple[Signature[..., Any], ...] = ()  # to its group
 
 
 Behaviours = Mapping[str, Behaviour]
@@ -86,26 +92,72 @@ class Result(NamedTuple):
     link: AnyLink
     is_done: bool
     value: Any
-    parts: tuple["Result", ...] = ()
+    parts: tuple["Result", ...] = ()  # of a leaf: the plan in its place
+    added: tuple[tuple[str, "Result"], ...] = ()  # of a group: who added it, and what
 
 
-def evaluate(link: AnyLink, before: tuple[Any, ...], behaviours: Behaviours) -> Result:
+def evaluate(
+    link: AnyLink,
+    before: tuple[Any, ...],
+    behaviours: Behaviours,
+    *,
+    is_member: bool = False,
+) -> Result:
     """Run a link with the result before it, as if nothing were ever cancelled."""
     if isinstance(link, Signature):
-        is_done = behaviours[name_of(link)].end == "value"
-        given = () if link.is_immutable else before
-        return Result(
-            link, is_done, leaf_value(*given, *link.args) if is_done else None
-        )
+        return evaluate_leaf(link, before, behaviours)
     if link.kind == "chain":
         return evaluate_chain(link, before, behaviours)
-    parts = tuple(evaluate(member, before, behaviours) for member in link.members)
+    parts = tuple(
+        evaluate(member, before, behaviours, is_member=True) for member in link.members
+    )
     items = [item for part in parts for item in items_of(part)]
+    added: list[tuple[str, Result]] = []
+    if not (is_member and is_unrolled(link)):
+        added = evaluate_added(parts, behaviours)
+        items += [result for _, result in added]
     if link.is_collected:
         ends = [Ok(item.value) if item.is_done else Err("", "", "") for item in items]
-        return Result(link, True, ends, parts)
+        return Result(link, True, ends, parts, tuple(added))
     is_done = all(item.is_done for item in items)
-    return Result(link, is_done, [item.value for item in items], parts)
+    values = [item.value for item in items]
+    return Result(link, is_done, values, parts, tuple(added))
+
+
+def evaluate_leaf(
+    leaf: Signature[..., Any], before: tuple[Any, ...], behaviours: Behaviours
+) -> Result:
+    behaviour = behaviours[name_of(leaf)]
+    if behaviour.end != "value":
+        return Result(leaf, False, None)
+    if behaviour.replaced_by is not None:
+        inside = evaluate(behaviour.replaced_by, (), behaviours)
+        return Result(leaf, inside.is_done, inside.value, (inside,))
+    given = () if leaf.is_immutable else before
+    return Result(leaf, True, leaf_value(*given, *leaf.args))
+
+
+def evaluate_added(
+    parts: tuple[Result, ...], behaviours: Behaviours
+) -> list[tuple[str, Result]]:
+    """Run what the members of a group add to it: written members first, in their order."""
+    adders = [name for part in parts for name in adders_in(part, is_member=True)]
+    found: list[tuple[str, Result]] = []
+    for name in adders:
+        if behaviours[name].end == "value":
+            for leaf in behaviours[name].added:
+                found.append((name, evaluate(leaf, (), behaviours)))
+                adders.append(name_of(leaf))
+    return found
+
+
+def adders_in(part: Result, *, is_member: bool) -> Iterator[str]:
+    """Yield the leaves of this part whose innermost group is the one around the part."""
+    if isinstance(part.link, Signature):
+        yield name_of(part.link)
+    elif part.link.kind == "chain" or (is_member and is_unrolled(part.link)):
+        for inner in part.parts:
+            yield from adders_in(inner, is_member=part.link.kind == "group")
 
 
 def evaluate_chain(
@@ -122,16 +174,16 @@ def evaluate_chain(
 
 def items_of(part: Result) -> Iterator[Result]:
     """A group in a group is unrolled, unless it has a rule of its own for failures."""
-    link = part.link
-    if (
-        isinstance(link, Plan)
-        and link.kind == "group"
-        and not (link.is_collected or link.cancels_rest)
-    ):
+    if is_unrolled(part.link):
         for inner in part.parts:
             yield from items_of(inner)
     else:
         yield part
+
+
+def is_unrolled(link: AnyLink) -> bool:
+    is_group = isinstance(link, Plan) and link.kind == "group"
+    return is_group and not (link.is_collected or link.cancels_rest)
 
 
 # --- what is seen
@@ -169,18 +221,24 @@ def record(result: Result, place: Place) -> None:
         record(part, inside)
         if link.kind == "chain":
             # What follows a collect may start before all leaves in it have ended.
-            leaves = () if has_collect(part.link) else leaves_of(part.link)
+            leaves = () if has_collect(part) else leaves_run(part)
             inside = replace(inside, needs=frozenset(leaves))
+    for adder, part in result.added:
+        record(part, replace(inside, needs=frozenset({adder})))
 
 
 def record_leaf(result: Result, place: Place) -> None:
     expected, name = place.expected, name_of(result.link)
     (expected.must_run if place.is_sure else expected.may_run).add(name)
     expected.needs[name] = set(place.needs)
-    if result.is_done:
+    own = tuple(name_of(handler) for handler in result.link.error_handlers)
+    if not result.is_done:
+        (expected.must_handle if place.is_sure else expected.may_handle).update(own)
+    for part in result.parts:  # a plan in its place: it fails, and not the leaf
+        handlers = own + place.handlers
+        record(part, replace(place, handlers=handlers, needs=frozenset({name})))
+    if result.is_done or result.parts:
         return
-    own = [name_of(handler) for handler in result.link.error_handlers]
-    (expected.must_handle if place.is_sure else expected.may_handle).update(own)
     expected.handlers[name] = [*own, *place.handlers]
     if not place.is_absorbed:
         expected.first_errors.add(name)
@@ -194,7 +252,16 @@ def leaves_of(link: AnyLink) -> Iterator[str]:
             yield from leaves_of(member)
 
 
-def has_collect(link: AnyLink) -> bool:
-    return isinstance(link, Plan) and (
-        link.is_collected or any(has_collect(member) for member in link.members)
-    )
+def leaves_run(result: Result) -> Iterator[str]:
+    """Yield all leaves that were run, also in plans in the places of leaves."""
+    if isinstance(result.link, Signature):
+        yield name_of(result.link)
+    for part in (*result.parts, *(part for _, part in result.added)):
+        yield from leaves_run(part)
+
+
+def has_collect(result: Result) -> bool:
+    link = result.link
+    parts = (*result.parts, *(part for _, part in result.added))
+    is_collected = isinstance(link, Plan) and link.is_collected
+    return is_collected or any(has_collect(part) for part in parts)

@@ -1,14 +1,24 @@
-"""Random nested plans, with failures, collects and handlers, for hypothesis."""
+"""Random nested plans, with failures, collects, handlers and changes, for hypothesis."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from durio.plans import Plan, Signature, chain, group
-from tests.plans.reference import HANDLER, LEAF, AnyLink, Behaviour, leaves_of
+from tests.plans.reference import (
+    HANDLER,
+    LEAF,
+    AnyLink,
+    Behaviour,
+    is_unrolled,
+    leaves_of,
+)
 
 LEVELS_MAX = 4
 WIDTH_MAX = 4
+REPLACED_MAX = 2  # plans in the places of leaves of plans in the places of leaves
+ADDED_MAX = 2  # members by one leaf
 
 FAILED = [Behaviour("dead"), Behaviour("dead", 1), Behaviour("cancelled")]
 SUCCEEDED = [Behaviour(), Behaviour(), Behaviour(failures=1), Behaviour(failures=2)]
@@ -20,6 +30,17 @@ def cases(draw: st.DrawFn) -> tuple[AnyLink, dict[str, Behaviour]]:
     plan = draw(plans())
     ends = FAILED * draw(st.sampled_from([0, 1, 2])) + SUCCEEDED * 3
     return plan, {name: draw(st.sampled_from(ends)) for name in leaves_of(plan)}
+
+
+@st.composite
+def changing_cases(draw: st.DrawFn) -> tuple[AnyLink, dict[str, Behaviour]]:
+    """A plan whose leaves may put plans in their places, or add members to their groups."""
+    drawing = Drawing(draw)
+    plan = drawing.plan(draw(st.integers(1, 3)))
+    ends = FAILED * draw(st.sampled_from([0, 0, 1])) + SUCCEEDED * 3
+    changes = Changes(drawing, ends, {})
+    changes.draw_for(plan)
+    return plan, changes.behaviours
 
 
 @st.composite
@@ -66,3 +87,63 @@ class Drawing:
     def name(self, kind: str) -> str:
         self.count += 1
         return f"{kind}{self.count}"
+
+
+@dataclass
+class GroupChanges:
+    """A group to which members may be added."""
+
+    has_chain: bool = False  # whether an added member adds others
+
+
+@dataclass
+class Changes:
+    """Draws how leaves behave, those in plans in the places of leaves included."""
+
+    drawing: Drawing
+    ends: list[Behaviour]
+    behaviours: dict[str, Behaviour]
+
+    def draw_for(
+        self,
+        link: AnyLink,
+        into: GroupChanges | None = None,
+        depth: int = REPLACED_MAX,
+        *,
+        is_member: bool = False,
+        is_added: bool = False,
+    ) -> None:
+        if isinstance(link, Signature):
+            self.draw_leaf(link, into, depth, is_added=is_added)
+            return
+        is_group = link.kind == "group"
+        if is_group and not (is_member and is_unrolled(link)):
+            into = GroupChanges()
+        for member in link.members:
+            self.draw_for(member, into, depth, is_member=is_group)
+
+    def draw_leaf(
+        self,
+        leaf: Signature[..., Any],
+        into: GroupChanges | None,
+        depth: int,
+        *,
+        is_added: bool,
+    ) -> None:
+        drawing, draw = self.drawing, self.drawing.draw
+        behaviour = draw(st.sampled_from(self.ends))
+        inside: AnyLink | None = None
+        added: list[Signature[..., Any]] = []
+        if behaviour.end == "value" and depth and draw(st.integers(0, 3)) == 0:
+            inside = drawing.link(1)
+            self.draw_for(inside, None, depth - 1)
+        if into is not None and is_added and into.has_chain:
+            into = None
+        if behaviour.end == "value" and into and draw(st.integers(0, 3)) == 0:
+            into.has_chain |= is_added
+            added = [drawing.leaf() for _ in range(draw(st.integers(1, ADDED_MAX)))]
+        self.behaviours[leaf.args[-1]] = replace(
+            behaviour, replaced_by=inside, added=tuple(added)
+        )
+        for each in added:
+            self.draw_for(each, into, depth, is_added=True)
