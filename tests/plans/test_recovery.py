@@ -143,6 +143,24 @@ async def test_leader_goes_on_with_a_cancel_that_was_interrupted(app: App):
 
 
 @virtual
+async def test_cancelled_plan_in_the_place_of_a_job_is_resumed(app: App):
+    leaf = declare(app)
+
+    @app.task(name="split")
+    async def split(ctx: Context) -> list[str]:
+        return ctx.replace(group(leaf.s("b"), leaf.s("c")))
+
+    async with working(app):
+        plan: Any = await group(leaf.s("a"), split.s()).enqueue()
+        await app.clock.sleep(0.5)
+        await plan.cancel()
+        # The leader ends both plans in one turn, and deletes neither.
+        assert await ended(plan) == "cancelled"
+        assert await plan.retry() > 0
+        assert await plan.result(timeout=60) == ["a", ["b", "c"]]
+
+
+@virtual
 async def test_cleanup_of_a_cancelled_job_is_not_interrupted(app: App):
     """The leader looks at the plan every second until the job has ended."""
     cleaned = list[str]()
