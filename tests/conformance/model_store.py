@@ -51,6 +51,7 @@ class Row:
     claim_no: int = 0
     worker: int | None = None
     cancel: bool = False
+    is_quiet: bool = False  # the cancel
     alone: bool = False
     finished_at: float = 0.0
     gone_at: float = 0.0
@@ -296,11 +297,14 @@ class ModelStore:
         row.lost = way.lost
         row.worker, row.alone, row.cancel = None, False, False
         row.state = CODE_BY_STATE[way.state]
+        is_quiet = row.is_quiet and row.state == CANCELLED
+        row.is_quiet = False
         if row.state == SCHEDULED:
             row.run_at = self.now + delay
         if way.state.is_final:
             self.settle(row)
-            self.append_ends(row, RESULT if row.state == DONE else None)
+            if not is_quiet:
+                self.append_ends(row, RESULT if row.state == DONE else None)
 
     def settle(self, row: Row) -> None:
         """Apply a final state: free the key by its mode, and set how long the job is kept."""
@@ -330,6 +334,7 @@ class ModelStore:
         row = self.rows[job_id]
         if row.state == RUNNING:
             row.cancel = True
+            row.is_quiet |= is_quiet
         elif row.state < RUNNING:
             row.state = CANCELLED
             self.settle(row)

@@ -216,6 +216,27 @@ async def a_quiet_end_appends_nothing(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def a_running_job_that_is_cancelled_quietly_appends_nothing(scene: Scene) -> None:
+    """However it ends then; its reason is stored, and it keeps its entries for a retry."""
+    quiet = CancelJobs("plan_cancelled", is_quiet=True)
+    worker, claim = await scene.running(on_end=EVERY)
+    for kind in (OutcomeKind.CANCEL, OutcomeKind.DEAD, OutcomeKind.LOST):
+        await scene.store.act([claim.id], quiet)
+        assert await end(scene, worker, claim, kind, error=ERROR) == CANCELLED
+        assert await entries(scene) == {}
+        assert (await scene.record(claim.id)).reason == quiet.reason
+        await scene.store.act([claim.id], RetryJobs())
+        (claim,) = await scene.claim(worker)
+    await scene.store.act([claim.id], CancelJobs())  # the quiet one was for one run
+    assert await end(scene, worker, claim, OutcomeKind.CANCEL) == CANCELLED
+    assert set(await entries(scene)) == {CANCELLED_END, FAILED_END, ANY_END}
+    worker, claim = await scene.running(on_end=(OnEnd(LOG),))
+    await scene.store.act([claim.id], quiet)
+    assert await end(scene, worker, claim, OutcomeKind.DONE, result=b"1") == DONE
+    assert [entry.body for entry in await scene.log(LOG)] == [b"1"]
+
+
+@chapter.promise()
 async def many_ends_of_one_exchange_append_all(scene: Scene) -> None:
     """Among jobs without ties, with keys, and with a retention of their own."""
     for n in range(40):

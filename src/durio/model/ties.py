@@ -5,17 +5,19 @@ from typing import NamedTuple
 import msgspec
 
 from durio.model.failure import encode_short
-from durio.model.job import DONE, NewJob
+from durio.model.job import CANCELLED, DONE, NewJob
 from durio.model.logs import DONE_END, END_BY_STATE, OnEnd, Wait
 
 ENTRY_BODY_MAX = 4 * 1024  # a longer result is read from the job
 
 
 class Ties(NamedTuple):
-    """The ties of a job; stored as JSON, a list of two."""
+    """The ties of a job; stored as JSON, a list of two, or three with `quiet`."""
 
     wait: Wait | None  # kept for a retry, also when the wait is over
     on_end: tuple[OnEnd, ...]
+    # The job runs, and was asked to be cancelled without entries, for this reason.
+    quiet: str | None = None
 
 
 class EndedJob(NamedTuple):
@@ -38,7 +40,7 @@ def encode_ties(job: NewJob) -> str | None:
 
 
 def dump_ties(ties: Ties) -> str:
-    return msgspec.json.encode(ties).decode()
+    return msgspec.json.encode(ties[:2] if ties.quiet is None else ties).decode()
 
 
 def load_ties(text: str) -> Ties:
@@ -48,8 +50,11 @@ def load_ties(text: str) -> Ties:
 def entries_at_end(ties: Ties, state: int) -> tuple[list[OnEnd], Ties]:
     """Return what a job appends in this final state, and the ties that it keeps.
 
-    What is for failures only is kept: a job that is retried may fail again.
+    What is for failures only is kept: a job that is retried may fail again. A job that was
+    cancelled quietly keeps everything.
     """
+    if state == CANCELLED and ties.quiet is not None:
+        return [], ties._replace(quiet=None)
     bit = END_BY_STATE[state]
     due = [end for end in ties.on_end if end.when & bit]
     kept = tuple(

@@ -34,10 +34,9 @@ class CancelJobs(msgspec.Struct, frozen=True):
     running) and its worker is woken.
     """
 
-    reason: str | None = None  # stored with a waiting job
-    is_quiet: bool = (
-        False  # a waiting job appends no entries; it keeps them for a retry
-    )
+    # Stored with a waiting job, and with a running one that is cancelled quietly.
+    reason: str | None = None
+    is_quiet: bool = False  # it appends no entries; it keeps them for a retry
     # A waiting job is kept as long as dead ones: it is retried with one of them.
     is_kept_as_dead: bool = False
     verb: ClassVar[str] = "cancel"

@@ -60,6 +60,13 @@ def test_an_end_appends_what_is_for_it(
     assert entries_at_end(ties, state) == (due, Ties(Wait("w", 0), kept))
 
 
+def test_a_quiet_cancel_keeps_everything() -> None:
+    ties = Ties(None, (DONE_LOG, FAILED_LOG, ANY_LOG), "plan_cancelled")
+    assert load_ties(dump_ties(ties)) == ties
+    assert entries_at_end(ties, CANCELLED) == ([], ties._replace(quiet=None))
+    assert entries_at_end(ties, DONE)[0] == [DONE_LOG, ANY_LOG]
+
+
 def test_an_entry_that_is_wanted_once_has_an_id() -> None:
     assert entry_uid(OnEnd("j", tag=5)) is None
     assert entry_uid(OnEnd("j", tag=5, once=True)) == "m5"

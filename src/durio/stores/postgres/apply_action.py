@@ -39,7 +39,7 @@ from durio.stores.postgres.bounds import (
     lock_guards,
 )
 from durio.stores.postgres.keys import free_at_end, retake_keys
-from durio.stores.postgres.logs import collect_end
+from durio.stores.postgres.logs import collect_end, mark_quiet
 from durio.stores.postgres.rename_jobs import rename_locked_jobs
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
@@ -143,7 +143,7 @@ async def cancel_jobs(
     ended = await end_jobs(tx, guards, held, blocked, action)
     changes: Changes = dict.fromkeys(ended, CANCELLED)
     running = [place.id for place in seen if place.state == RUNNING]
-    return changes | await cancel_running(tx, running, judge)
+    return changes | await cancel_running(tx, running, action, judge)
 
 
 def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int]:
@@ -226,7 +226,7 @@ async def end_jobs(
 
 
 async def cancel_running(
-    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
+    tx: PostgresTransaction, ids: Sequence[bytes], action: CancelJobs, judge: Judge
 ) -> Changes:
     """Mark running jobs as cancelled and wake their workers."""
     if not ids:
@@ -238,6 +238,9 @@ async def cancel_running(
     if held:
         for (worker,) in await tx.rows(CANCEL_RUNNING, list(held)):
             tx.wake_worker(worker)
+        if action.is_quiet:
+            rows = await tx.rows(LOCK_JOBS, sorted(held))
+            await mark_quiet(tx, {row[0]: row[4] for row in rows}, action.reason)
     return dict.fromkeys(held, RUNNING)
 
 

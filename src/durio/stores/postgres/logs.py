@@ -10,7 +10,7 @@ A transaction that may be long, a caller's or a task's own, always defers.
 Jobs that begin to wait name their logs in `tx.entries`, without a tag: see waits.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -233,7 +233,20 @@ def lower_watermarks(context: PostgresContext, ended: WaitsEnded) -> None:
         context.process.watermarks.lower(lane, rank, job_id)
 
 
-# --- extending waits
+# --- changing ties
+
+
+async def mark_quiet(
+    tx: PostgresTransaction, texts: Mapping[bytes, str | None], reason: str | None
+) -> None:
+    """Let running jobs append nothing if they are cancelled."""
+    marked = {
+        job_id: dump_ties(load_ties(text)._replace(quiet=reason or ""))
+        for job_id, text in texts.items()
+        if text is not None
+    }
+    if marked:
+        await tx.rows(WRITE_TIES, list(marked), list(marked.values()))
 
 
 async def extend_waits(tx: PostgresTransaction, extends: Sequence[Extend]) -> None:

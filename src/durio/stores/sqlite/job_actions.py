@@ -40,7 +40,7 @@ from durio.stores.sqlite.death_counts import next_death
 from durio.stores.sqlite.effects import write_effects
 from durio.stores.sqlite.exit import keeps_nothing
 from durio.stores.sqlite.keys import free_for_good
-from durio.stores.sqlite.logs import append_ends, is_over
+from durio.stores.sqlite.logs import append_ends, is_over, mark_quiet
 from durio.stores.sqlite.rename_jobs import has_task, rename_job
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -153,9 +153,7 @@ def cancel_job(
     if state >= DONE:
         return state
     if state == RUNNING:
-        for (worker,) in tx.db.rows(CANCEL_RUNNING, (job_id,)):
-            tx.woken_workers.add(worker)
-        return RUNNING
+        return cancel_running(tx, job_id, action)
     retention, as_dead = tx.retention, action.is_kept_as_dead
     seconds = retention.dead_seconds if as_dead else retention.done_seconds
     values = (job_id, tx.now, tx.now + seconds, action.reason)
@@ -171,6 +169,14 @@ def cancel_job(
     if keep is not None:
         apply_retention(tx, job_id, keep)
     return CANCELLED
+
+
+def cancel_running(tx: SqliteTransaction, job_id: bytes, action: CancelJobs) -> int:
+    for (worker,) in tx.db.rows(CANCEL_RUNNING, (job_id,)):
+        tx.woken_workers.add(worker)
+    if action.is_quiet:
+        mark_quiet(tx, job_id, action.reason)
+    return RUNNING
 
 
 def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: KeepRule) -> None:

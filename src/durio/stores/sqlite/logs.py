@@ -12,7 +12,6 @@ import msgspec
 from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
 from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
-from durio.model.logs import DONE_END
 from durio.model.ties import EndedJob, dump_ties, entries_at_end, entry_uid, load_ties
 from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.ports.logs import Entry
@@ -120,12 +119,13 @@ def append_ends(tx: SqliteTransaction, ended: Iterable[EndedJob]) -> None:
     entries: dict[str, list[EntryRow]] = {}
     changed: list[tuple[bytes, str]] = []
     for job_id, state, text, body in ended:
-        due, kept = entries_at_end(load_ties(text), state)
+        ties = load_ties(text)
+        due, kept = entries_at_end(ties, state)
         for end in due:
             entries.setdefault(end.log, []).append(
                 EntryRow(end.tag, state, job_id, entry_uid(end), body)
             )
-        if state != DONE and any(end.when & DONE_END for end in due):
+        if state != DONE and kept != ties:
             changed.append((job_id, dump_ties(kept)))
     if changed:
         tx.db.changed_by_many(WRITE_TIES, changed)
@@ -238,6 +238,14 @@ def settle(tx: SqliteTransaction, limit: int) -> Settled:
 
 
 # --- effects
+
+
+def mark_quiet(tx: SqliteTransaction, job_id: bytes, reason: str | None) -> None:
+    """Let a running job append nothing if it is cancelled."""
+    for _, text in tx.db.rows(READ_TIES, (job_id,)):
+        if text is not None:
+            ties = load_ties(text)._replace(quiet=reason or "")
+            tx.db.rows(WRITE_TIES, (job_id, dump_ties(ties)))
 
 
 def extend_waits(tx: SqliteTransaction, extends: Iterable[Extend]) -> None:

@@ -159,7 +159,8 @@ for no key update
 -- `done_seconds`, `dead_seconds`: how long such jobs are kept. A row that is not returned was
 -- refused by the fence.
 --
--- A loss is recorded as an error only when it is charged or makes the job dead.
+-- A loss is recorded as an error only when it is charged or makes the job dead. `ties` have the
+-- reason of a quiet cancel (model/ties.py).
 -- A join by `any(array[...])` is always an index probe: statements.py says why.
 with
 clock as materialized (
@@ -245,7 +246,7 @@ kept_jobs as (
   )
   select id, lane, rank, way, task, payload, retried, losses, lost, snoozed, claim_no, opts,
     errors, progress, created_at, run_at, started_at, now, ukey, umode, ties,
-    case when way = 5 then reason end,
+    case way when 5 then reason when 6 then nullif(ties::jsonb ->> 2, '') end,
     now + case when way = 5 then :dead_seconds::float8
       else coalesce(keep_seconds, :done_seconds::float8) end,
     case when way = 6 and keep_count is not null then bucket end,

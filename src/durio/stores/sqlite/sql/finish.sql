@@ -51,7 +51,8 @@ returning id, ukey, umode, ties
 -- cancelled job only. `parks` says that the worker does not know the task.
 -- `kind` is an OutcomeKind: 1 retry, 2 snooze, 3 release, 4 dead, 5 cancel, 6 lost.
 --
--- A loss is recorded as an error only where it counts as a loss or makes the job dead.
+-- A loss is recorded as an error only where it counts as a loss or makes the job dead. `ties`
+-- have the reason of a quiet cancel (model/ties.py).
 update job
 set
   state = exit.way,
@@ -60,7 +61,7 @@ set
   cancel = 0,
   run_at = iif(exit.way = 0, :run_at, run_at),
   parked_at = iif(:parks, coalesce(parked_at, :now), null),
-  reason = iif(exit.way = 5, :reason, null),
+  reason = case exit.way when 5 then :reason when 6 then nullif(ties ->> '$[2]', '') end,
   retried = retried + (exit.way < 5 and :kind = 1),
   snoozed = snoozed + (exit.way < 5 and :kind = 2),
   losses = losses + exit.charged,
