@@ -128,6 +128,58 @@ async def test_retry_leaves_failures_that_were_collected(app: App):
 
 
 @virtual
+async def test_plan_with_a_job_that_was_cancelled_stays_failed(app: App):
+    leaf = declare(app)
+    broken.add("a")
+    async with working(app):
+        plan = await (group(leaf.s("a"), leaf.s("b")) | leaf.si("c")).enqueue()
+        stored = await stored_plan(await app.store(), app.name, id_bytes(plan.id))
+        first, second = [await app.job(i.hex()) for i in stored.ids([0, 1])]
+        await app.clock.sleep(0.5)
+        await second.cancel()
+        assert await ended(plan) == "failed"
+        broken.clear()
+        for each, state in ((first, "failed"), (second, "done")):
+            await each.retry()
+            assert await ended(plan) == state
+
+
+@virtual
+async def test_collected_member_runs_again_after_the_cancel_of_its_plan(app: App):
+    leaf, report = declare(app), declare_report(app)
+    async with working(app):
+        members = group(leaf.s("a"), leaf.s("b"), on_error="collect")
+        plan = await (members | report.s()).enqueue()
+        await app.clock.sleep(0.5)
+        await plan.cancel()
+        assert await ended(plan) == "cancelled"
+        assert await plan.retry() == 3
+        assert await plan.result(timeout=60) == 0
+
+
+@virtual
+async def test_retry_waits_for_jobs_that_are_being_cancelled(app: App):
+    leaf = declare(app)
+    broken.add("a")
+
+    @app.task(name="slow_end", retry=0)
+    async def slow_end() -> str:
+        try:
+            await app.clock.sleep(30)
+        except asyncio.CancelledError:
+            await app.clock.sleep(5)
+            raise
+        return "slow"
+
+    async with working(app):
+        plan: Any = await group(leaf.s("a"), slow_end.s(), cancel_rest=True).enqueue()
+        assert await ended(plan, 3.0) == "failed"
+        broken.clear()
+        await plan.retry()
+        assert await plan.result(timeout=60) == ["a", "slow"]
+
+
+@virtual
 async def test_leader_goes_on_with_a_cancel_that_was_interrupted(app: App):
     leaf = declare(app)
     unserved = leaf.options(queue="unserved")

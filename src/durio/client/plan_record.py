@@ -7,7 +7,7 @@ from durio.client.plan_key import other_holder
 from durio.model.effects import Effects
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import CANCELLED, DEAD, StoredJob
+from durio.model.job import CANCELLED, DEAD, RUNNING, StoredJob
 from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_record import PlanState
 from durio.ports.clock import Clock
@@ -101,12 +101,10 @@ async def resume_after(
     resumed before, and not to the end.
     """
     states = await states_of(store, plan)
-    failed = {n for n, state in states.items() if state == DEAD}
-    failed |= {n for n, _ in await failed_replacements(store, plan)}
-    first = plan.record.failure
-    if first is not None and states.get(first.node) == CANCELLED:
-        failed.add(first.node)
-    failed -= {*retried}
+    failed = await failed_nodes(store, plan, states)
+    failed |= {n for n, _ in await replacements(store, plan, RETRIED)}
+    failed |= await ending_nodes(store, plan, states)
+    failed.difference_update(retried)
     others = {n for n in failed if plan.ids([n])[0] not in retrying}
     lost = {n for other in others for n in dependents(plan.layout, other)}
     meant = {n for node in retried for n in dependents(plan.layout, node)} - lost
@@ -131,38 +129,53 @@ async def resume_around(
         await resume_after(store, outer, [replaces.node], by, retrying)
 
 
-async def failed_replacements(
-    store: Store, plan: StoredPlan
+async def replacements(
+    store: Store, plan: StoredPlan, states: Collection[PlanState]
 ) -> list[tuple[int, StoredPlan]]:
-    """Return the plans in places of nodes that have failed or are cancelled, by number."""
+    """Return the plans in places of nodes that are in these states, by number."""
     found: list[tuple[int, StoredPlan]] = []
     for number, inner_id in plan.replacing.items():
         inner = await find_whole_plan(store, plan.namespace, inner_id)
-        if inner is not None and inner.record.state in NOT_RUNNING:
+        if inner is not None and inner.record.state in states:
             found.append((number, inner))
     return found
 
 
-async def with_failed_replacements(store: Store, plan: StoredPlan) -> list[StoredPlan]:
-    """Return the plan and all plans inside that a retry resumes too; raises WrongState."""
-    found: list[StoredPlan] = []
-    waiting = [plan]
-    while waiting:
-        found.append(waiting.pop())
-        waiting += [inner for _, inner in await failed_replacements(store, found[-1])]
-    for inner in found[1:]:
-        if inner.record.state is PlanState.CANCELLING:
-            raise WrongState(
-                f"plan {id_text(plan.id)} cannot go on yet: plan {id_text(inner.id)}, "
-                "in the place of a job of it, is being cancelled",
-                cure="Retry it again when the running jobs of that plan have ended.",
-                state=inner.record.state,
-            )
+async def failed_nodes(
+    store: Store, plan: StoredPlan, states: Mapping[int, int]
+) -> set[int]:
+    """Return the nodes that are dead, or were cancelled for themselves."""
+    dead = {n for n, state in states.items() if state == DEAD}
+    cancelled = [n for n, state in states.items() if state == CANCELLED]
+    return dead | await nodes_with(store, plan, cancelled, has_failed)
+
+
+async def ending_nodes(
+    store: Store, plan: StoredPlan, states: Mapping[int, int]
+) -> set[int]:
+    """Return the nodes that are being cancelled: they would end in a resumed plan."""
+    running = [n for n, state in states.items() if state == RUNNING]
+    asked = await nodes_with(store, plan, running, lambda job: job.cancel_asked)
+    return asked | {n for n, _ in await replacements(store, plan, ENDING)}
+
+
+async def nodes_with(
+    store: Store,
+    plan: StoredPlan,
+    numbers: Sequence[int],
+    is_meant: Callable[[StoredJob], bool],
+) -> set[int]:
+    """Return those of these nodes for whose jobs something holds."""
+    number_of = dict(zip(plan.ids(numbers), numbers, strict=True))
+    found: set[int] = set()
+    for some in steps(list(number_of), READ_JOBS_MAX):
+        jobs = await store.get(some)
+        found |= {number_of[job.id] for job in jobs if is_meant(job)}
     return found
 
 
 RETRIED = (PlanState.FAILED, PlanState.CANCELLED)
-NOT_RUNNING = (*RETRIED, PlanState.CANCELLING)
+ENDING = (PlanState.FAILING, PlanState.CANCELLING)
 RESUMED: dict[str, Any] = {
     "state": PlanState.RUNNING,
     "failure": None,
@@ -229,15 +242,32 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
             cure="Enqueue it again, and keep jobs longer: retention.done_seconds.",
             state=state,
         )
-    plans = await with_failed_replacements(store, plan)
+    await check_ended(store, plan)
     await resume_around(store, plan, by)
     jobs = 0
-    for each in plans:
+    waiting = [plan]
+    while waiting:
+        each = waiting.pop()
         states = await states_of(store, each)
         ids = each.ids(await retried_nodes(store, each, states))
         await resume(store, each, ids, by)
         jobs += len(ids)
+        waiting += [inner for _, inner in await replacements(store, each, RETRIED)]
     return jobs
+
+
+async def check_ended(store: Store, plan: StoredPlan) -> None:
+    """Refuse to resume while jobs are being cancelled, also of plans inside."""
+    waiting = [plan]
+    while waiting:
+        each = waiting.pop()
+        if await ending_nodes(store, each, await states_of(store, each)):
+            raise WrongState(
+                f"jobs of plan {id_text(plan.id)} are being cancelled",
+                cure="Try again when they have ended.",
+                state=PlanState.FAILING,
+            )
+        waiting += [inner for _, inner in await replacements(store, each, RETRIED)]
 
 
 async def retried_nodes(
@@ -246,12 +276,7 @@ async def retried_nodes(
     """Return the nodes that run again with their plan, the cancelled ones first."""
     dead = [n for n, state in states.items() if state == DEAD]
     cancelled = [n for n, state in states.items() if state == CANCELLED]
-    failed = {*dead}
-    for at in range(0, len(cancelled), READ_JOBS_MAX):
-        some = cancelled[at : at + READ_JOBS_MAX]
-        numbers = dict(zip(plan.ids(some), some, strict=True))
-        found = await store.get(list(numbers))
-        failed |= {numbers[job.id] for job in found if has_failed(job)}
+    failed = await failed_nodes(store, plan, states)
     collected = {n for n in failed if not fails_plan(plan.layout, n)}
     collected |= {n for each in collected for n in dependents(plan.layout, each)}
     return [n for n in [*cancelled[::-1], *dead] if n not in collected]
