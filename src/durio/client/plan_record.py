@@ -3,13 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from durio.client.plan_key import other_holder
-from durio.model.effects import Effects
+from durio.model.effects import Effects, Put
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import CANCELLED, DEAD, RUNNING, StoredJob
 from durio.model.plan_failure import dependents, fails_plan, followers
-from durio.model.plan_record import PlanState
+from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind
 from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import AuditNote, RetryJobs
@@ -219,12 +221,6 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
             cure="Only failed and cancelled plans can be retried.",
             state=state,
         )
-    if (holder := await other_holder(store, plan)) is not None:
-        raise WrongState(
-            f"plan {id_text(plan_id)} cannot be retried: plan {holder} has its key",
-            cure="Wait until that plan has ended, or cancel it.",
-            state=state,
-        )
     failure = plan.record.failure
     if failure is not None and failure.job is None:
         (failed,) = plan.ids([failure.node])
@@ -297,7 +293,9 @@ async def resume(
     action, refused = RetryJobs(), list[bytes]()
     note = AuditNote(plan.namespace, by, "retry", f"plan {id_text(plan.id)}")
     put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
-    effects = Effects(puts=[put]) if is_resumed else None
+    effects: Effects | None = None
+    if is_resumed:
+        effects = Effects(puts=[put, *await retaken_key(store, plan)])
     for some in list(steps(ids)) or ([[]] if is_resumed else []):
         try:
             acted = await store.act(some, action, note=note, effects=effects)
@@ -319,3 +317,26 @@ async def resume(
             cure="Wait until that job has ended, or cancel it; then retry the plan again.",
             state=plan.record.state,
         )
+
+
+async def retaken_key(store: Store, plan: StoredPlan) -> list[Put]:
+    """Return the write by which a plan takes its key again; raises WrongState.
+
+    A plan with `while_active` may have lost it when it ended. The end of a window does not
+    depend on the plan.
+    """
+    record, own = plan.record, PlanHolder(id_text(plan.id), "")
+    if record.key is None or record.key_until > record.created_at:
+        return []
+    kind, version = plan_key_kind(plan.namespace), 0
+    for found in await store.records(kind, [record.key]):
+        version = found.version
+        holder = msgspec.json.decode(found.body, type=PlanHolder)
+        own = holder if holder.plan == own.plan else own
+    if (other := await other_holder(store, plan)) is not None:
+        raise WrongState(
+            f"plan {own.plan} cannot go on: plan {other} has its key",
+            cure="Wait until that plan has ended, or cancel it; then retry again.",
+            state=record.state,
+        )
+    return [Put(kind, record.key, msgspec.json.encode(own), if_version=version)]

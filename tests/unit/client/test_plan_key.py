@@ -112,6 +112,25 @@ async def test_a_plan_is_not_retried_while_another_has_its_key(app: App) -> None
 
 
 @virtual(settings=QUICK)
+async def test_a_retried_plan_takes_its_key_again(app: App) -> None:
+    shop = Shop(app)
+    async with working(app):
+        plan: Any = chain(shop.later.s(1), shop.add.s(1))
+        plan = plan.options(key="k", unique=while_active)
+        first = await plan.enqueue()
+        await first.cancel()
+        await app.clock.sleep(10)
+        second = await plan.enqueue()
+        assert second.created
+        with pytest.raises(WrongState, match=f"plan {second.id} has its key"):
+            await first.retry()
+        assert await second.result(timeout=600) == 2
+        await first.retry()
+        assert await plan.enqueue() == first
+        assert await first.result(timeout=600) == 2
+
+
+@virtual(settings=QUICK)
 async def test_a_large_plan_with_a_key(app: App) -> None:
     shop = Shop(app)
     async with working(app):
