@@ -213,7 +213,7 @@ def test_a_plan_gives_what_the_rules_say(case: Case) -> None:
 
 
 # Seconds after which a plan is cancelled, and then retried.
-CANCELS = st.none()
+CANCELS = st.sampled_from([None, None, 0.3, 1.0, 2.0, 4.0])
 
 
 @pytest.mark.proves("M78", "M147", "M149", "M150")

@@ -115,8 +115,9 @@ class Case:
                 return STATE_BY_CODE[code].value
             return FINAL_KINDS[end.fields["kind"]]
         # The release of a job carries out its requested cancel. A worker that leaves
-        # releases without an outcome, so the ledger has no line for it.
-        return "cancelled" if self.of(n, "cancel.ok", "cancel.info") else None
+        # releases without an outcome, so the ledger has no line for it. The producer may
+        # have died before the reply.
+        return "cancelled" if self.of(n, "cancel.invoke") else None
 
     def is_new(self, n: int) -> bool:
         """Whether the store accepted it as a new job."""

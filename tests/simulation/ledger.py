@@ -167,7 +167,6 @@ class CallRecorder:
                 self.ledger.note(node.name, "left", worker=args[0])
             case "commit":
                 self._committed(node, args[0], answer)
-                self._note_plans(node)
             case "act":
                 self._note_plans(node)
             case _:
@@ -237,6 +236,9 @@ class CallRecorder:
                 reason=outcome.reason,
                 delay=outcome.delay_seconds,
             )
+            if what == "end" and outcome.effects is not None:
+                self._note_jobs(node, outcome.effects)
+                self._note_plans(node)
 
     def _progress(self, node: Node, outcome: Outcome) -> None:
         told = msgspec.json.decode(outcome.progress or b"{}")
@@ -258,9 +260,12 @@ class CallRecorder:
         )
 
     def _committed(self, node: Node, effects: Effects, answer: Committed) -> None:
+        if answer.conflict is None:
+            self._note_jobs(node, effects)
+        self._note_plans(node)
+
+    def _note_jobs(self, node: Node, effects: Effects) -> None:
         """Note the jobs of plans, and the handlers of a failure."""
-        if answer.conflict is not None:
-            return
         number_of: dict[str, int] = {}  # id of a plan -> its number
         for job in effects.jobs:
             if job.id in self.ledger.number_of:
@@ -269,18 +274,25 @@ class CallRecorder:
             plan_id = "" if place is None else place.plan
             if name:
                 number_of[plan_id] = int(name.partition(".")[0])
-            of = number_of[plan_id]
             n = PLAN_JOBS_FIRST + len(self.ledger.number_of)
             self.ledger.number_of[job.id] = n
             self.ledger.job_of_leaf[name] = id_text(job.id)
-            task = job.task
-            self.ledger.note(node.name, "node", n, plan=of, task=task, name=name)
+            self.ledger.note(
+                node.name,
+                "node",
+                n,
+                plan=number_of[plan_id],
+                task=job.task,
+                name=name,
+                id=plan_id,
+                number=None if place is None else place.node,
+            )
         for put in effects.puts:
             if put.kind.startswith(PLANS) and put.name in number_of:
                 self.plans.setdefault((put.kind, put.name), (number_of[put.name], {}))
 
     def _note_plans(self, node: Node) -> None:
-        """Note each plan whose record has changed."""
+        """Note each plan whose record has changed: `inner` is in the place of a job."""
         for (kind, name), (plan, before) in self.plans.items():
             for record in at_once(self.store.records(kind, [name])):
                 body = msgspec.json.decode(record.body)
@@ -288,10 +300,12 @@ class CallRecorder:
                     "state": body.get("state", "running"),
                     "resumed": body.get("resumed", 0),
                     "failure": body.get("failure"),
+                    "id": name,
                 }
                 if now != before:
                     self.plans[kind, name] = plan, now
-                    self.ledger.note(node.name, "plan", plan, **now)
+                    what = "inner" if "replaces" in body else "plan"
+                    self.ledger.note(node.name, what, plan, **now)
 
     def _n(self, job_id: bytes) -> int | None:
         return self.ledger.number_of.get(job_id)

@@ -12,7 +12,9 @@ from typing import Any
 
 import msgspec
 
+from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE
+from durio.model.plan_change import ADDED_FROM, replacing_plan
 from durio.plans import Signature
 from tests.plans.reference import (
     AnyLink,
@@ -39,7 +41,7 @@ NEXT = {
 
 
 class PlanCase:
-    """Everything about one plan of a world."""
+    """Everything about one plan of a world, with plans in the places of its jobs."""
 
     def __init__(self, case: Case, n: int, wish: PlanWish) -> None:
         self.case = case
@@ -50,16 +52,21 @@ class PlanCase:
         self.jobs: dict[int, LedgerLine] = {}  # number of a job -> how it was stored
         self.lines: list[LedgerLine] = []  # of these jobs, in order
         self.history = case.of(n, "plan")  # each change of its record
+        self.inner: dict[str, list[LedgerLine]] = {}  # the same of plans inside, by id
+        for entry in case.of(n, "inner"):
+            self.inner.setdefault(entry.fields["id"], []).append(entry)
         for entry in case.ledger.entries:
             if entry.what == "node" and entry.fields["plan"] == n:
                 self.jobs[entry.n or 0] = entry
             elif entry.n in self.jobs:
                 self.lines.append(entry)
-        self.job_of = {
-            entry.fields["name"]: job
+        leaves = {
+            job: entry.fields["name"]
             for job, entry in self.jobs.items()
-            if entry.fields["task"] != HANDLER
+            if entry.fields["task"] != HANDLER and entry.fields["name"]
         }
+        self.leaves = list(leaves.values())  # that were stored
+        self.job_of = {name: job for job, name in leaves.items()}
         self.handlers = [
             entry.fields["name"]
             for entry in self.jobs.values()
@@ -76,7 +83,29 @@ class PlanCase:
 
     @property
     def resumes(self) -> int:
-        return self.history[-1].fields["resumed"]
+        """How often it was retried; a plan inside may be retried without it."""
+        lines = [self.history, *self.inner.values()]
+        return max(some[-1].fields["resumed"] for some in lines if some)
+
+    def last_job(self, plan_id: str) -> int:
+        """Return the last job that this plan, or a plan inside, was written with."""
+        jobs = {
+            entry.fields["number"]: job
+            for job, entry in self.jobs.items()
+            if entry.fields["id"] == plan_id and entry.fields["number"] < ADDED_FROM
+        }
+        return jobs[max(jobs)]
+
+    @property
+    def value(self) -> bytes | None:
+        """The stored value of the plan; None if it is gone."""
+        plan_id = self.history[0].fields["id"]
+        while True:
+            last = self.records.get(self.last_job(plan_id))
+            inside = None if last is None else replacing_plan(last.result)
+            if inside is None:
+                return None if last is None else last.result
+            plan_id = id_text(inside)
 
     @property
     def is_untouched(self) -> bool:
@@ -85,6 +114,29 @@ class PlanCase:
             f"plan.{what}" for what in ("cancel", "retry", "cancel_job", "retry_job")
         )
         return not self.case.of(self.n, *asked)
+
+    @property
+    def starts(self) -> list[LedgerLine]:
+        """The lines with which it became active: its own, and those of retries."""
+        before = [None, *(entry.fields["resumed"] for entry in self.history)]
+        pairs = zip(before, self.history, strict=False)
+        return [line for old, line in pairs if line.fields["resumed"] != old]
+
+    def is_active_at(self, line: LedgerLine) -> bool:
+        """Whether it was stored before this line, and had not ended.
+
+        The leader marks a plan as done some time after the end of its last job.
+        """
+        is_active = False
+        last = self.last_job(self.history[0].fields["id"]) if self.is_stored else None
+        for entry in self.case.ledger.entries:
+            if entry is line:
+                break
+            if entry.what == "plan" and entry.n == self.n:
+                is_active = entry.fields["state"] not in FINAL
+            elif entry.what == "end" and entry.n == last:
+                is_active &= entry.fields["kind"] != "done"
+        return is_active
 
     def ends(self, job: int) -> list[str]:
         """Return the final states that a job got from workers and rescues, in order."""
@@ -108,12 +160,12 @@ class PlanCase:
 
     @cached_property
     def behaviours(self) -> dict[str, Behaviour]:
-        """How the leaves have ended."""
+        """How the leaves have ended, and how those that are done have changed the plan."""
         return {
-            name: Behaviour(
-                "value" if self.job_state(self.job_of[name]) == "done" else "dead"
-            )
-            for name in leaves_of(self.plan)
+            name: self.wish.leaves[name].behaviour
+            if self.job_state(job) == "done"
+            else Behaviour("dead")
+            for name, job in self.job_of.items()
         }
 
     @cached_property
@@ -126,14 +178,37 @@ Check = Callable[[PlanCase], Iterator[Violation]]
 
 def a_plan_is_stored_whole_or_not_at_all(plan: PlanCase) -> Iterator[Violation]:
     """An acknowledged plan is stored with all its leaves; a refused one is not stored."""
-    names = {name for name in plan.job_of if name}
-    if plan.case.of(plan.n, "plan.ok") and not plan.is_stored:
+    told = [entry.fields["is_new"] for entry in plan.case.of(plan.n, "plan.ok")]
+    if any(told) and not plan.is_stored:
         yield Violation("P1", plan.n, "it was acknowledged, and is not stored")
-    if plan.case.of(plan.n, "plan.fail") and plan.is_stored:
+    if plan.case.of(plan.n, "plan.fail") and plan.is_stored and not told:
         what = "its producer was told that it was not stored"
         yield Violation("P1", plan.n, what)
-    if plan.is_stored and names != set(leaves_of(plan.plan)):
-        yield Violation("P1", plan.n, f"it has only the leaves {sorted(names)}")
+    missing = set(leaves_of(plan.plan)).difference(plan.leaves)
+    if plan.is_stored and missing:
+        yield Violation("P1", plan.n, f"it lacks the leaves {sorted(missing)}")
+    for name, count in Counter(plan.leaves).items():
+        if count > 1:
+            yield Violation("P1", plan.n, f"leaf {name} was stored {count} times")
+
+
+def a_plan_changes_with_the_end_of_a_job(plan: PlanCase) -> Iterator[Violation]:
+    """What a leaf puts in its place or adds is stored with its end, or not at all."""
+    for name, job in plan.job_of.items():
+        change = plan.wish.leaves[name].behaviour
+        new = set(map(name_of, change.added))
+        if change.replaced_by is not None:
+            new |= set(leaves_of(change.replaced_by))
+        if not new:
+            continue
+        plan.case.exercised.add("P10")
+        is_done = "done" in plan.ends(job)
+        stored = new.intersection(plan.leaves)
+        if stored != (new if is_done else set()):
+            what = (
+                f"{name} is {plan.job_state(job)}, and of its leaves there are {stored}"
+            )
+            yield Violation("P10", plan.n, what)
 
 
 def a_plan_and_all_its_jobs_end(plan: PlanCase) -> Iterator[Violation]:
@@ -141,6 +216,10 @@ def a_plan_and_all_its_jobs_end(plan: PlanCase) -> Iterator[Violation]:
     if plan.is_stored and plan.state not in FINAL:
         what = f"it is {plan.state} long after everything healed"
         yield Violation("P2", plan.n, what)
+    for history in plan.inner.values():
+        if (state := history[-1].fields["state"]) not in FINAL:
+            what = f"a plan inside is {state} long after everything healed"
+            yield Violation("P2", plan.n, what)
     for job, entry in plan.jobs.items():
         state = plan.job_state(job)
         if state not in FINAL_KINDS.values():
@@ -152,7 +231,8 @@ def a_plan_and_all_its_jobs_end(plan: PlanCase) -> Iterator[Violation]:
 
 def a_plan_ends_once_per_start_or_resume(plan: PlanCase) -> Iterator[Violation]:
     """Its state changes along the known ways, and leaves a final one only by a retry."""
-    for before, after in pairwise(entry.fields for entry in plan.history):
+    pairs = [pairwise(each) for each in (plan.history, *plan.inner.values())]
+    for before, after in ((a.fields, b.fields) for each in pairs for a, b in each):
         old, new = before["state"], after["state"]
         is_resumed = after["resumed"] > before["resumed"]
         if is_resumed:
@@ -179,7 +259,7 @@ def its_state_follows_from_its_jobs(plan: PlanCase) -> Iterator[Violation]:
 
 def no_job_runs_before_what_it_waits_for(plan: PlanCase) -> Iterator[Violation]:
     """A leaf starts after every leaf before it is done."""
-    succeed = dict.fromkeys(leaves_of(plan.plan), Behaviour())
+    succeed = {name: leaf.behaviour for name, leaf in plan.wish.leaves.items()}
     needs = interpret(plan.plan, succeed).needs
     name_of_job = {job: name for name, job in plan.job_of.items()}
     done: set[str] = set()
@@ -239,9 +319,8 @@ def every_job_gets_what_was_before_it(plan: PlanCase) -> Iterator[Violation]:
             if entry.fields["value"] != expected[name]:
                 what = f"{name} gave {entry.fields['value']}, not {expected[name]}"
                 yield Violation("P9", plan.n, what)
-    last = plan.records.get(max(plan.job_of.values()))
-    if plan.state == "done" and last is not None and last.result is not None:
-        value = comparable(msgspec.json.decode(last.result))
+    if plan.state == "done" and (text := plan.value) is not None:
+        value = comparable(msgspec.json.decode(text))
         if value != comparable(plan.expected.value):
             what = f"its value is {value}, not {comparable(plan.expected.value)}"
             yield Violation("P9", plan.n, what)
@@ -249,14 +328,32 @@ def every_job_gets_what_was_before_it(plan: PlanCase) -> Iterator[Violation]:
 
 def values_of(result: Result) -> Iterator[tuple[str, Any]]:
     """Yield the name and the value of each leaf that is done."""
-    if isinstance(result.link, Signature) and result.is_done:
+    if isinstance(result.link, Signature) and result.is_done and not result.parts:
         yield name_of(result.link), result.value
-    for part in result.parts:
+    for part in (*result.parts, *(part for _, part in result.added)):
         yield from values_of(part)
+
+
+def one_active_plan_per_key(plan: PlanCase) -> Iterator[Violation]:
+    """A plan gets a key when no other plan that has it is active."""
+    if not plan.wish.key:
+        return
+    others = [
+        PlanCase(plan.case, wish.n, wish.plan)
+        for wish in plan.case.wishes.values()
+        if wish.plan is not None and wish.plan.key == plan.wish.key and wish.n != plan.n
+    ]
+    for start in plan.starts:
+        plan.case.exercised.add("P11")
+        for other in others:
+            if other.is_active_at(start):
+                what = f"it became active when plan {other.n} had its key"
+                yield Violation("P11", plan.n, what)
 
 
 CHECKS: tuple[Check, ...] = (
     a_plan_is_stored_whole_or_not_at_all,
+    a_plan_changes_with_the_end_of_a_job,
     a_plan_and_all_its_jobs_end,
     a_plan_ends_once_per_start_or_resume,
     its_state_follows_from_its_jobs,
@@ -264,6 +361,7 @@ CHECKS: tuple[Check, ...] = (
     a_job_of_a_plan_is_done_once,
     every_handler_runs_once,
     every_job_gets_what_was_before_it,
+    one_active_plan_per_key,
 )
 # By each plan that was stored; checks mark the others.
 ALWAYS_EXERCISED = "P1", "P2", "P3", "P5", "P6", "P7"

@@ -4,16 +4,17 @@ A leaf is a call of `sim.leaf`, and a handler one of `sim.handler`; the last arg
 is a name that is unique in the world. How a leaf behaves is looked up by that name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from durio import App, Cancel, Context, Permanent
 from durio.client.plan_enqueue import store_plan
 from durio.errors import DurioError, StoreError, WrongState
-from durio.model.ids import id_bytes
+from durio.keys import while_active, window
+from durio.model.ids import id_bytes, id_text
 from durio.plans import Plan, PlanFailure, PlanJob, Signature, chain, group
-from tests.plans.reference import AnyLink, leaf_value, leaves_of
+from tests.plans.reference import AnyLink, Behaviour, leaf_value, leaves_of
 from tests.simulation.ledger import Ledger
 from tests.simulation.world import Node
 
@@ -22,6 +23,12 @@ PLANS_MIN, PLANS_MAX = 2, 5
 LEVELS_MAX, WIDTH_MAX = 3, 3
 LEAVES_MAX = 9
 ALWAYS = 1000  # deaths
+REPLACED_MAX = 2  # plans in the places of leaves of plans in the places of leaves
+REPLACED_SHARE, ADDS_SHARE = 0.15, 0.2  # of the leaves
+KEYS = 2  # that plans share; each is held while its plan is active
+ACTIVE_SHARE, WINDOW_SHARE = 0.25, 0.15  # of the plans
+WINDOW_SECONDS = 3600.0
+REPEATS = 3  # of the enqueue of a plan with a window
 RETRIES_MAX, RETRY_PAUSE_SECONDS = 8, 4.0  # of a request that comes too early
 # How a leaf behaves: weight, failed attempts, deaths, cancels.
 LEAVES = {
@@ -52,6 +59,18 @@ class Leaf:
     failures: int = 0  # attempts that are retried
     deaths: int = 0  # attempts that end it as dead
     cancels: int = 0  # attempts that end it as cancelled
+    inside: dict[str, Any] | None = None  # the document of the plan in its place
+    added: tuple[str, ...] = ()  # names of the leaves that it adds to its group
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """What it does when it is done, for the reference interpreter."""
+        inside = None if self.inside is None else Plan[Any].from_dict(self.inside)
+        return Behaviour(replaced_by=inside, added=tuple(map(leaf_named, self.added)))
+
+
+def leaf_named(name: str, *, is_immutable: bool = False) -> Signature[..., Any]:
+    return Signature[..., Any](LEAF, (name,), {}, is_immutable=is_immutable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +89,21 @@ class PlanWish:
     document: dict[str, Any]
     leaves: dict[str, Leaf]
     acts: tuple[PlanAct, ...] = ()
+    key: str = ""  # held while it is active
+    has_window: bool = False  # it has a key of its own, and is enqueued several times
 
     @property
     def plan(self) -> Plan[Any]:
         return Plan[Any].from_dict(self.document)
+
+    @property
+    def keyed_plan(self) -> Plan[Any]:
+        if self.has_window:
+            key = next(iter(self.leaves))
+            return self.plan.options(key=key, unique=window(WINDOW_SECONDS))
+        if self.key:
+            return self.plan.options(key=self.key, unique=while_active)
+        return self.plan
 
 
 def draw_plan(chance: Random, n: int) -> PlanWish:
@@ -83,29 +113,62 @@ def draw_plan(chance: Random, n: int) -> PlanWish:
         names = list(leaves_of(plan))
         if 1 <= len(names) <= LEAVES_MAX:
             break
-    leaves = {name: draw_leaf(chance) for name in names}
+    drawing, leaves = PlanDrawing(chance, n, 100), dict[str, Leaf]()
+    draw_leaves(drawing, plan, leaves)
+    way = chance.random()
+    key = f"plan-{chance.randrange(KEYS)}" if way < ACTIVE_SHARE else ""
+    has_window = ACTIVE_SHARE <= way < ACTIVE_SHARE + WINDOW_SHARE
     weights = [weight for weight, _ in ACTS.values()]
     _, requests = ACTS[chance.choices(list(ACTS), weights)[0]]
     acts = [
         PlanAct(what, chance.expovariate(1 / 8), chance.choice(names))
         for what in requests
     ]
-    return PlanWish(plan.to_dict(), leaves, tuple(acts))
+    return PlanWish(plan.to_dict(), leaves, tuple(acts), key, has_window)
+
+
+def draw_leaves(
+    drawing: "PlanDrawing",
+    link: AnyLink,
+    leaves: dict[str, Leaf],
+    depth: int = REPLACED_MAX,
+    *,
+    in_group: bool = False,
+) -> None:
+    """Draw the leaves of a plan, of plans in their places, and those that they add."""
+    if isinstance(link, Plan):
+        in_group |= link.kind == "group"
+        members: tuple[Any, ...] = link.members
+        for member in members:
+            draw_leaves(drawing, member, leaves, depth, in_group=in_group)
+        return
+    chance, name = drawing.chance, link.args[-1]
+    leaf = leaves[name] = draw_leaf(chance)
+    if depth and chance.random() < REPLACED_SHARE:
+        inside = drawing.plan(1)
+        draw_leaves(drawing, inside, leaves, depth - 1)
+        leaf = replace(leaf, inside=inside.to_dict())
+    if in_group and chance.random() < ADDS_SHARE:
+        added = tuple(drawing.name("n") for _ in range(chance.randint(1, 2)))
+        leaf = replace(leaf, added=added)
+        for each in added:
+            draw_leaves(drawing, leaf_named(each), leaves, depth)
+    leaves[name] = leaf
 
 
 def draw_leaf(chance: Random) -> Leaf:
     weights = [weight for weight, *_ in LEAVES.values()]
-    _, *counts = LEAVES[chance.choices(list(LEAVES), weights)[0]]
-    return Leaf(min(chance.expovariate(1 / 2), 8.0), *counts)
+    _, failures, deaths, cancels = LEAVES[chance.choices(list(LEAVES), weights)[0]]
+    return Leaf(min(chance.expovariate(1 / 2), 8.0), failures, deaths, cancels)
 
 
 class PlanDrawing:
     """Draws the parts of one plan, and counts them."""
 
-    def __init__(self, chance: Random, n: int) -> None:
+    def __init__(self, chance: Random, n: int, count: int = 0) -> None:
         self.chance = chance
         self.prefix = f"{n}."
-        self.count = 0
+        self.count = count
 
     def plan(self, levels: int) -> Plan[Any]:
         is_chain = self.chance.random() < 0.5
@@ -123,8 +186,7 @@ class PlanDrawing:
             return self.plan(levels)
         is_immutable = self.chance.random() < 0.2
         name = self.name("n")
-        leaf = Signature[..., Any](LEAF, (name,), {}, is_immutable=is_immutable)
-        return self.handled(leaf)
+        return self.handled(leaf_named(name, is_immutable=is_immutable))
 
     def handled(self, link: Any) -> Any:
         for _ in range(self.chance.choice([0, 0, 1])):
@@ -143,7 +205,7 @@ class PlanTasks:
     node: Node
     ledger: Ledger
 
-    async def leaf(self, *values: Any) -> str:
+    async def leaf(self, *values: Any) -> Any:
         ctx = Context.current()
         n = self.ledger.number_of[id_bytes(ctx.job_id)]
         leaf = self.ledger.leaves[values[-1]]
@@ -156,6 +218,12 @@ class PlanTasks:
             raise Permanent(f"{values[-1]} is dead")
         if starts <= leaf.failures + leaf.deaths + leaf.cancels:
             raise Cancel
+        change = leaf.behaviour
+        if change.added:
+            ctx.add(*change.added)
+        if change.replaced_by is not None:
+            self.ledger.note(self.node.name, "effect", n)
+            return ctx.replace(change.replaced_by)
         value = leaf_value(*values)
         self.ledger.note(self.node.name, "effect", n, value=value)
         return value
@@ -178,19 +246,27 @@ class PlanProducer:
 
     async def ask(self, n: int, wish: PlanWish) -> None:
         """Enqueue a plan and note the result or the error; then do what was drawn."""
-        self.note("plan.invoke", n)
-        try:
-            plan_id, *_ = await store_plan(self.app, wish.plan, (), {})
-        except StoreError as error:
-            self.note(
-                "plan.info" if error.unknown else "plan.fail", n, error=error.code
-            )
-            return
-        self.note("plan.ok", n)
-        handle: PlanJob[Any] = PlanJob(self.app, plan_id)
+        stored: tuple[bytes, bool] | None = None
+        for _ in range(REPEATS if wish.has_window else 1):
+            stored = await self.enqueue(n, wish) or stored
+        if stored is None or not (stored[1] or wish.has_window):
+            return  # it is not known, or another plan has the key
+        handle: PlanJob[Any] = PlanJob(self.app, stored[0])
         for act in wish.acts:
             await self.node.clock.sleep(act.after_seconds)
             await self.act(n, act, handle)
+
+    async def enqueue(self, n: int, wish: PlanWish) -> tuple[bytes, bool] | None:
+        """Enqueue a plan once; return its id and whether it is new, None after an error."""
+        self.note("plan.invoke", n)
+        try:
+            plan_id, is_new, _ = await store_plan(self.app, wish.keyed_plan, (), {})
+        except StoreError as error:
+            what = "plan.info" if error.unknown else "plan.fail"
+            self.note(what, n, error=error.code)
+            return None
+        self.note("plan.ok", n, is_new=is_new, id=id_text(plan_id))
+        return plan_id, is_new
 
     async def act(self, n: int, act: PlanAct, handle: PlanJob[Any]) -> None:
         """Do it; repeat it when it comes too early or the store does not answer."""
