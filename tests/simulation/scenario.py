@@ -72,6 +72,7 @@ class Knobs:
     def settings(self) -> dict[str, Any]:
         """The settings of every App of the world."""
         return {
+            "retention": {"done_seconds": self.keep_seconds},
             "worker": {
                 "lease_seconds": self.lease_seconds,
                 "heartbeat_seconds": self.heartbeat_seconds,

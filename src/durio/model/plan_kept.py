@@ -30,12 +30,18 @@ def kept_log(namespace: str, plan_id: bytes) -> str:
 
 
 def kept_for_plan(
-    claim: Claim, plan: str, result: bytes, keep: KeepRule | None
+    claim: Claim,
+    plan: str,
+    result: bytes,
+    keep: KeepRule | None,
+    default_seconds: float,
 ) -> tuple[KeepRule | None, Effects | None]:
-    """Return the retention of a done node, and the effects that keep its own for later."""
-    is_short = keep is not None and (
-        keep.seconds < SHORT_SECONDS or keep.count is not None
-    )
+    """Return the retention of a done node, and the effects that keep its own for later.
+
+    A node without its own has the App's, `default_seconds`.
+    """
+    seconds, count, _ = keep or KeepRule(default_seconds)
+    is_short = seconds < SHORT_SECONDS or count is not None
     if len(result) <= ENTRY_BODY_MAX and not is_short:
         return keep, None
     entry = NewEntry(msgspec.json.encode(keep), uid=claim.id.hex())

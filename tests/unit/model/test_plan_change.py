@@ -2,12 +2,14 @@
 
 import msgspec
 
+from durio.model.job import Claim
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd
 from durio.model.outcome import KeepRule
 from durio.model.plan_change import inherited_ends
-from durio.model.plan_kept import retentions
+from durio.model.plan_kept import UNTIL_PLAN_ENDS, kept_for_plan, retentions
 
 JOB = bytes.fromhex("018bcfe568007005a51cc5d900000015")
+PLAN = "018bcfe5-6800-7005-a51c-c5d900000014"
 
 
 def test_a_plan_appends_for_the_job_that_it_replaces():
@@ -35,3 +37,15 @@ def test_nodes_get_their_own_retention_back():
     entry = msgspec.json.encode(keep)
     found = retentions([(JOB.hex(), entry), (JOB.hex(), b"null"), (None, entry)])
     assert found == {keep: [JOB], None: [JOB]}
+
+
+def test_a_short_retention_of_the_app_waits_for_the_plan_too():
+    """The leader finds a plan by the record of its last node, and it may be late."""
+    claim = Claim(JOB, 1, "shop:a", 4, "shop.a", b"", 0, 0, 0, 0, None, None)
+    long, short = 86400.0, 40.0
+    assert kept_for_plan(claim, PLAN, b"1", None, long) == (None, None)
+    keep, effects = kept_for_plan(claim, PLAN, b"1", None, short)
+    assert keep == UNTIL_PLAN_ENDS
+    assert effects is not None
+    ((_, (entry,), _),) = effects.appends
+    assert retentions([(entry.uid, entry.body)]) == {None: [JOB]}
