@@ -108,14 +108,17 @@ async def test_dead_nodes_of_a_plan_and_of_one_inside_are_retried(app: App) -> N
             handle = await (members | shop.total.s()).enqueue()
             await failed(handle, app)
             shop.fails = False
-            dead = [id_bytes(job.id) async for job in app.jobs(state="dead")]
-            answers = await resume_plans(await app.store(), dead, "ann")
-            assert [answer.others for answer in answers.values()] == [0, 0]
             done = await app.jobs(state="dead").retry()
             assert (done.changed, done.alone) == (2, 0)
             assert await handle.result(timeout=60) == 3
             await app.clock.sleep(5)
             assert (await handle.status()).state is PlanState.DONE
+        shop.fails = True
+        handle = await group(shop.boom.s(1), inside.s(2)).enqueue()
+        await failed(handle, app)
+        dead = sorted([id_bytes(job.id) async for job in app.jobs(state="dead")])
+        answers = await resume_plans(await app.store(), dead, "ann")
+        assert [answer.others for answer in answers.values()] == [0, 0]
 
 
 @virtual(settings=QUICK)
