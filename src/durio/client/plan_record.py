@@ -10,7 +10,7 @@ from durio.model.effects import Effects, Put
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import CANCELLED, DEAD, RUNNING, StoredJob
-from durio.model.plan_failure import dependents, fails_plan, followers
+from durio.model.plan_failure import dependents, fails_plan, followers, has_failed
 from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind
 from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
@@ -28,8 +28,6 @@ from durio.ports.store import Store
 READ_JOBS_MAX = 200
 # How long a retry waits for the leader, which handles a failure.
 FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
-# Why a node was cancelled, if it has not failed itself.
-CONSEQUENCES = frozenset({"parent_dead", "plan_cancelled", "plan_not_whole"})
 
 
 async def stored_plan(store: Store, namespace: str, plan_id: bytes) -> StoredPlan:
@@ -46,13 +44,6 @@ def plan_not_found(plan_id: bytes) -> PlanNotFound:
         cure="It was never stored here, or retention has removed it.",
         id=id_text(plan_id),
     )
-
-
-def has_failed(job: StoredJob) -> bool:
-    """Whether a node is dead, or was cancelled for itself."""
-    if job.state == CANCELLED:
-        return job.reason not in CONSEQUENCES
-    return job.state == DEAD
 
 
 def missing_nodes(

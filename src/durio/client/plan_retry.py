@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from durio.client.plan_key import other_holder
-from durio.client.plan_record import has_failed, missing_nodes, resume_after
+from durio.client.plan_record import missing_nodes, resume_after
 from durio.model.errors import InvalidPlan, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import StoredJob
 from durio.model.names import namespace_of
-from durio.model.plan_failure import fails_plan
+from durio.model.plan_failure import fails_plan, has_failed
 from durio.model.plan_layout import may_be_node
 from durio.model.plan_payload import plan_place_of
 from durio.model.plan_record import PlanState

@@ -17,7 +17,7 @@ from durio.model.effects import Effects, Put
 from durio.model.errors import InvalidPlan
 from durio.model.failure import ShortFailure, short_failure
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import CANCELLED, DEAD, PRIORITY_MAX, NewJob, StoredJob
+from durio.model.job import PRIORITY_MAX, NewJob, StoredJob
 from durio.model.names import lane
 from durio.model.options import stored_options
 from durio.model.plan_failure import (
@@ -26,6 +26,7 @@ from durio.model.plan_failure import (
     fails_plan,
     handler_id,
     handlers,
+    has_failed,
 )
 from durio.model.plan_layout import ended_log, failed_log
 from durio.model.plan_payload import failure_payload, plan_place_of
@@ -217,11 +218,8 @@ class PlanKeeper:
         after it is a conflict.
         """
         for job in await self.store.get([job_id]):
-            if job.state == CANCELLED:
-                # If not, it ran when the rest of its group was cancelled.
-                return not is_consequence(plan, node)
             # If not, it was retried.
-            return job.state == DEAD or is_failing_by(plan, node)
+            return has_failed(job) or is_failing_by(plan, node)
         return False  # deleted
 
     async def _fail_plan(
@@ -348,12 +346,6 @@ def is_failing_by(plan: StoredPlan, node: int) -> bool:
     """Whether this failure was not handled to its end before its node was retried."""
     first, state = plan.record.failure, plan.record.state
     return state is PlanState.FAILING and first is not None and first.node == node
-
-
-def is_consequence(plan: StoredPlan, node: int) -> bool:
-    """Whether a node was cancelled because of the first failure of its plan."""
-    first = plan.record.failure
-    return first is not None and node in dependents(plan.layout, first.node)
 
 
 ENDED_BY_HAND = (PlanState.CANCELLING, PlanState.CANCELLED)

@@ -9,10 +9,21 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from durio.model.ids import uuid7
+from durio.model.job import CANCELLED, DEAD, StoredJob
 from durio.model.logs import DEAD_END, DONE_END
 from durio.model.plan import SignatureValue
 from durio.model.plan_checks import HANDLERS_MAX, NESTING_MAX
 from durio.model.plan_layout import PlanLayout
+
+# Why a node was cancelled, if it has not failed itself.
+CONSEQUENCES = frozenset({"parent_dead", "plan_cancelled", "plan_not_whole"})
+
+
+def has_failed(job: StoredJob) -> bool:
+    """Whether a node is dead, or was cancelled for itself."""
+    if job.state == CANCELLED:
+        return job.reason not in CONSEQUENCES
+    return job.state == DEAD
 
 
 class HandlerCall(NamedTuple):

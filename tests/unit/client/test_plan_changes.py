@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durio import App, Context, Permanent, Retry, State
+from durio import App, Cancel, Context, Permanent, Retry, State
 from durio.errors import JobDead, UsageError, WrongState
 from durio.keys import window
 from durio.model.ids import id_bytes
@@ -321,6 +321,33 @@ async def test_an_added_member_that_fails_fails_the_plan(app: App) -> None:
             tasks.fails = False
             await handle.retry()
             assert await handle.result(timeout=60) == [1, 2, 5]
+
+
+@virtual(settings=QUICK)
+async def test_a_cancelled_member_after_an_added_one_has_failed(app: App) -> None:
+    """The leader handles both, and goes on with other plans."""
+    tasks = Crawler(app)
+
+    @app.task(name="adds")
+    async def adds(ctx: Context) -> int:
+        ctx.add(tasks.boom.s(5))
+        return 1
+
+    @app.task(name="gives_up")
+    async def gives_up() -> int:
+        await app.clock.sleep(10)
+        raise Cancel
+
+    async with working(app):
+        member = gives_up.s().on_error(tasks.alert.s())
+        handles = [
+            await group(adds.s(), member).enqueue(),
+            await (adds.s() | tasks.boom.s()).enqueue(),
+        ]
+        await app.clock.sleep(30)
+        for handle in handles:
+            assert (await handle.status()).state is PlanState.FAILED
+        assert [failure.error_type for failure in tasks.failures] == ["JobCancelled"]
 
 
 @virtual(settings=QUICK)
