@@ -84,6 +84,7 @@ async def mover(
                 steps.of(import_jobs_into(arriving)),
                 masked(target),
                 leaving,
+                arriving,
                 app.clock,
                 lambda *_: None,
             )

@@ -178,7 +178,7 @@ def test_a_move_that_stands_half_way_is_told_of(server: PostgresServer) -> None:
     async def begin() -> None:
         async with App(url, name="shop") as app:
             arrival = import_jobs_into(await app.store())
-            move, papers = app.clock.new_id().hex(), StoreMetadata([], [], [], 0, [])
+            move, papers = app.clock.new_id().hex(), StoreMetadata([], [], 0, [], [])
             await arrival.begin(move, "/srv/jobs.db", papers)
             back = app.clock.new_id().hex()
             await arrival.begin(back, "/srv/old.db", papers)

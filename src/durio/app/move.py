@@ -1,9 +1,9 @@
-"""Move a live installation to another store: drain, freeze, copy, verify, open.
+"""Move a live installation to another store: drain, freeze, copy, verify, place, open.
 
 The source accepts jobs until it is frozen, and workers finish the jobs that they run. A
 frozen store cannot change, so the copy is complete. The queues of the target stay closed
 until all jobs have arrived and were compared: no job runs before that, and none runs in
-both stores.
+both stores. Plans go along as what they are made of: jobs, records, logs and entries.
 
 Every step leaves marks (ports/move.py) and begins by reading them. After a mover was
 killed, at any point, the next one continues from the marks.
@@ -16,12 +16,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from durio.app.connect import is_in_memory, masked, module_of
-from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
+from durio.app.move_verify import (
+    Comparison,
+    compare_batch,
+    compare_job,
+    digest_bytes,
+    job_digest,
+)
 from durio.model.errors import OperatingError, UsageError
 from durio.model.ids import id_text
+from durio.model.plan_layout import ended_log, failed_log
 from durio.model.quantities import counted, format_duration
 from durio.ports.clock import Clock
 from durio.ports.move import (
+    FIRST_KEYS,
+    MOVED_TABLES,
     ActiveWorkers,
     Counts,
     ExportJobs,
@@ -30,8 +39,13 @@ from durio.ports.move import (
     JobDigest,
     JobRow,
     KeyRow,
+    MovedRow,
+    MovedTable,
     MoveMark,
+    StoreMetadata,
+    row_key,
 )
+from durio.ports.plan_protocol import too_old
 from durio.ports.store import Store
 from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
 
@@ -102,6 +116,7 @@ class Mover:
     target: ImportJobs
     to: str  # the target's URL, without its password
     store: Store  # the source: without workers, the mover must rescue its jobs
+    target_store: Store
     clock: Clock
     report: ReportProgress
 
@@ -130,8 +145,6 @@ class Mover:
             )
         if progress is not None:
             return
-        if mark is None:
-            await self.source.check()
         if mark is not None and mark.stage == "moved":
             raise MoveFailed(
                 f"{self.source.name} has moved to {mark.to}, which has no record of "
@@ -159,16 +172,17 @@ class Mover:
         progress = await self.target.progress(mark.id)
         comparison: Comparison | None = None
         if progress is None or progress.stage == "arriving":
+            await self.require_workers(metadata)
             await self.target.begin(mark.id, self.source.name, metadata)
             total_jobs = total(await self.source.counts())
             await self.copy(mark.id, total_jobs)
             comparison = await self.verify(mark.id, total_jobs)
-            if (
-                comparison.differences
-                and (await self.progress(mark.id)).stage == "open"
-            ):
+            stage = (await self.progress(mark.id)).stage
+            if comparison.differences and stage == "open":
                 return None  # another mover finished it, and the jobs run there
-            self.refuse_differences(comparison)
+            if stage == "arriving":
+                self.refuse_differences(comparison)
+        await self.place(mark.id)
         await self.target.open(mark.id, metadata)
         await self.source.set_stage(mark.id, "moved")
         return comparison
@@ -183,6 +197,7 @@ class Mover:
         new = MoveMark(self.clock.new_id().hex(), self.to, "draining")
         mark = await self.source.mark()
         if mark is None or mark.stage == "draining":
+            await self.require_workers(await self.source.metadata())
             mark = await self.source.drain(new, by=by)
             metadata = (await self.source.metadata())._replace(deaths=0)
             await self.target.begin(mark.id, self.source.name, metadata)
@@ -200,6 +215,13 @@ class Mover:
             await self.clock.sleep(POLL_SECONDS)
         return mark
 
+    async def require_workers(self, metadata: StoreMetadata) -> None:
+        """Let no worker into the target that knows too little; raises WorkersTooOld."""
+        for namespace, protocol in metadata.protocols:
+            old = await self.target_store.require_protocol(namespace, protocol)
+            if old:
+                raise too_old(old)
+
     async def try_freeze(self, move: str) -> ActiveWorkers | None:
         """Rescue the jobs of dead workers, because no worker does it; then try to freeze."""
         for scope in (DeadOnThisHost(), ExpiredLeases(), Orphans()):
@@ -207,14 +229,19 @@ class Mover:
         return await self.source.freeze(move)
 
     async def copy(self, move: str, total_jobs: int) -> None:
-        """Copy jobs, then keys, each from the position that the target has recorded."""
+        """Copy rows, jobs, then keys, each from the position that the target has recorded."""
         progress = await self.progress(move)
+        for table in MOVED_TABLES:
+            after = progress.tables[table]
+            while rows := await self.source.rows(move, table, after, BATCH):
+                await self.target.take_rows(move, table, after, rows)
+                after = (await self.progress(move)).tables[table]
         done = total(await self.target.counts(list(await self.source.counts())))
         self.report("copying", done, total_jobs)
-        while rows := await self.source.jobs(move, progress.seq, BATCH):
-            await self.target.take_jobs(move, progress.seq, rows)
+        while jobs := await self.source.jobs(move, progress.seq, BATCH):
+            await self.target.take_jobs(move, progress.seq, jobs)
             progress = await self.progress(move)
-            done += len(rows)
+            done += len(jobs)
             self.report("copying", done, total_jobs)
         while keys := await self.source.keys(move, progress.key, BATCH):
             await self.target.take_keys(move, progress.key, keys)
@@ -230,12 +257,27 @@ class Mover:
             )
         return progress
 
+    async def place(self, move: str) -> None:
+        """Give the rows their own names, but for the logs that the leader reads.
+
+        These are placed when the target opens: then the leader handles failures.
+        """
+        names = [failed_log, ended_log]
+        last_logs = [log(app) for app in await self.source.counts() for log in names]
+        while await self.target.place_rows(move, last_logs):
+            pass
+
     # --- comparing
 
     async def verify(self, move: str, total_jobs: int) -> Comparison:
-        """Compare every job and key of the source with the target."""
+        """Compare every row, job and key of the source with the target."""
         comparison = Comparison()
         ours, theirs = hashlib.sha256(), hashlib.sha256()
+        for table in MOVED_TABLES:
+            async for batch in self.rows(move, table):
+                both = await compare_batch(comparison, self.target, move, table, batch)
+                ours.update(both[0])
+                theirs.update(both[1])
         async for rows in self.jobs(move):
             now = await self.target.now()
             found = await self.target.digests([row.id for row in rows])
@@ -291,6 +333,12 @@ class Mover:
             yield rows
             after = rows[-1].seq
 
+    async def rows(self, move: str, table: MovedTable) -> AsyncIterator[list[MovedRow]]:
+        after = FIRST_KEYS[table]
+        while rows := await self.source.rows(move, table, after, BATCH):
+            yield rows
+            after = row_key(table, rows[-1])
+
     async def keys(self, move: str) -> AsyncIterator[list[KeyRow]]:
         after = b""
         while keys := await self.source.keys(move, after, BATCH):
@@ -308,7 +356,7 @@ class Mover:
                 f"{self.source.name}: no move of its jobs has begun",
                 cure="There is nothing to undo.",
             )
-        if progress is not None and progress.stage in ("open", "shut"):
+        if progress is not None and progress.stage in ("opening", "open", "shut"):
             raise self.opened(mark, progress)
         has_come = await self.target.abort(mark.id, self.source.name)
         mark = await self.source.mark() or mark
@@ -333,8 +381,9 @@ class Mover:
         )
 
     async def remove_all(self, move: str, jobs: int) -> None:
-        """Remove all jobs and keys of the source from the target."""
+        """Remove all rows, jobs and keys of the source from the target."""
         done = 0
+        await self.target.remove_rows(move)
         async for rows in self.jobs(move):
             await self.target.remove(move, [row.id for row in rows])
             done += len(rows)

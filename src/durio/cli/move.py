@@ -59,9 +59,8 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
     and both sides are compared. Finally the queues open in the new store, in the state
     they had in the file. The file stays frozen.
 
-    Plans that are done move with their jobs. While the file has others, the move is
-    refused: let them end, and retry failed ones. New plans are refused once the drain
-    has begun.
+    Plans go along, in whatever state: they continue in the new store, where failed ones
+    can be retried.
 
     After a crash or a lost connection run the command again: it continues, and copies
     no job twice. The schema must exist: durio migrate --store TO. You can start workers
@@ -74,9 +73,9 @@ def command(*, source: str, target: str, is_json: bool, **given: Any) -> int:
       durio move sqlite:///jobs.db postgresql://app@db/shop --back-out
 
     With --json: {"from", "to", "stage", "jobs": {"namespace": {"state": n}}, "workers",
-    "running", "keys", "pruned", "other_jobs", "digest", "seconds", "dry_run"}. "pruned"
-    counts jobs whose retention ended during the move, "other_jobs" jobs of the same Apps
-    that the new store has and the file does not.
+    "running", "keys", "records", "logs", "entries", "pruned", "other_jobs", "digest",
+    "seconds", "dry_run"}. "pruned" counts jobs whose retention ended during the move,
+    "other_jobs" jobs of the same Apps that the new store has and the file does not.
 
     \b
     Exit codes: 1 the two sides differ, or TO has jobs of these Apps already
@@ -152,6 +151,7 @@ def with_both_stores(request: MoveRequest, work: Callable[[Mover], Awaitable[T]]
                     arrival,
                     request.stores["to"],
                     leaving,
+                    arriving,
                     app.clock,
                     progress,
                 )
@@ -280,8 +280,9 @@ def show_moved(
     """Show that the move is done, and how both sides compare."""
     ends, seen = request.stores, verdict or Comparison()
     if request.selection.is_json:
-        figures = {"keys": seen.keys, "pruned": seen.pruned}
-        figures |= {"other_jobs": seen.other_jobs}
+        figures = {"keys": seen.keys, "records": seen.rows["record"]}
+        figures |= {"logs": seen.rows["log"], "entries": seen.rows["entry"]}
+        figures |= {"pruned": seen.pruned, "other_jobs": seen.other_jobs}
         rest = {"digest": seen.digest or None, "seconds": round(took_seconds, 3)}
         show_json(
             {**outlook_fields(ends, outlook), **figures, **rest, "dry_run": False}

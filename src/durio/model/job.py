@@ -63,7 +63,7 @@ JOB_COLUMNS = (
     *COMMON_COLUMNS,
     *("run_at", "parked_at", "started_at", "ukey", "umode", "opts", "errors"),
     *("progress", "created_at", "finished_at", "gone_at", "result", "result_until"),
-    *("reason", "bucket", "keep_count", "died_no"),
+    *("reason", "bucket", "keep_count", "died_no", "ties"),
 )
 
 

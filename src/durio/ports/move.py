@@ -3,21 +3,35 @@
 Every step can be repeated after a crash at any point. The source has a mark that says where
 its jobs go and how far the move is. The target has a mark with the same id that says what
 has arrived, written in the same transaction as the jobs.
+
+Records, logs and entries arrive under names of the move, where nothing reads them: a leader
+of the target would handle failures, or delete plans, before their jobs are there. They get
+their own names when all has arrived and was compared.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from durio.model.errors import OperatingError
 
 # draining: accepts no new workers; frozen: nothing can change; moved: final.
 ExportStage = Literal["draining", "frozen", "moved"]
-# arriving: its queues are closed; open: its jobs run; leaving: the move is undone. shut:
-# only if an earlier version undid an open move and was interrupted.
-ImportStage = Literal["arriving", "open", "shut", "leaving"]
+# arriving: its queues are closed; opening: all is there, and rows get their own names;
+# open: its jobs run; leaving: the move is undone. shut: only if an earlier version undid an
+# open move and was interrupted.
+ImportStage = Literal["arriving", "opening", "open", "shut", "leaving"]
+# What is copied row by row, beside jobs and keys, in this order.
+MovedTable = Literal["record", "log", "entry"]
+MOVED_TABLES: tuple[MovedTable, ...] = ("record", "log", "entry")
 
 Counts = Mapping[str, Mapping[int, int]]  # by namespace, then by state
 KeyRow = tuple[bytes, bytes, int, bytes, float | None]  # key, id, mode, digest, until
+RowKey = tuple[Any, ...]  # the first columns of a row, by which its table is ordered
+FIRST_KEYS: Mapping[MovedTable, RowKey] = {  # before the first row
+    "record": ("", ""),
+    "log": ("",),
+    "entry": ("", -1),
+}
 
 
 class MoveMark(NamedTuple):
@@ -35,6 +49,7 @@ class ImportProgress(NamedTuple):
     seq: int  # jobs up to here have arrived
     key: bytes  # keys up to here have arrived
     deaths: int  # added to the sequence number of every death
+    tables: Mapping[MovedTable, RowKey] = FIRST_KEYS  # rows up to here have arrived
 
 
 class ActiveWorkers(NamedTuple):
@@ -76,6 +91,8 @@ class JobRow(NamedTuple):
     bucket: str | None
     keep_count: int | None
     died_no: int | None
+    ties: str | None  # see model/ties.py
+    wait_delay: float | None  # of a blocked job: seconds to wait after its wait
 
 
 class JobDigest(NamedTuple):
@@ -91,6 +108,8 @@ class JobDigest(NamedTuple):
     run_at: float | None
     created_at: float
     result: bytes | None
+    ties: str | None
+    wait_delay: float | None
 
 
 class QueueSettingsRow(NamedTuple):
@@ -114,15 +133,45 @@ class RecordRow(NamedTuple):
     expires_at: float | None
 
 
+class LogHeadRow(NamedTuple):
+    """A log without its entries, of which the first ones may be trimmed."""
+
+    name: str
+    length: int
+    has_more: int  # 1: jobs are left whose wait is over
+    expires_at: float | None
+
+
+class LogEntryRow(NamedTuple):
+    """An entry of a log."""
+
+    log: str
+    offset: int
+    at: float
+    tag: int
+    state: int | None
+    job: bytes | None
+    uid: str | None
+    body: bytes | None
+    expires_at: float | None  # of its log
+
+
+MovedRow = RecordRow | LogHeadRow | LogEntryRow
+
+
+def row_key(table: MovedTable, row: MovedRow) -> RowKey:
+    return row[: len(FIRST_KEYS[table])]
+
+
 class StoreMetadata(NamedTuple):
-    """All data except jobs and keys."""
+    """The small tables."""
 
     queues: Sequence[QueueSettingsRow]
-    records: Sequence[RecordRow]
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
     deaths: int  # sequence number of the last death
     # at, namespace, who, verb, target, jobs; oldest first
     audit: Sequence[tuple[float, str, str, str, str, int]]
+    protocols: Sequence[tuple[str, int]]  # namespace, what its workers must know
 
 
 def move_ended() -> OperatingError:
@@ -153,15 +202,10 @@ class ExportJobs(Protocol):
         """Return the numbers of workers and running jobs."""
         ...
 
-    async def check(self) -> None:
-        """Raise OperatingError if there are jobs that cannot leave."""
-        ...
-
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
         """Accept no new workers and make the present ones end; jobs are still accepted.
 
-        Jobs that wait for other jobs are not accepted. Raises OperatingError as `check`
-        does. Returns the mark in force, which may be that of an older move.
+        Returns the mark in force, which may be that of an older move.
         """
         ...
 
@@ -180,8 +224,14 @@ class ExportJobs(Protocol):
         """Return the next keys, in order."""
         ...
 
+    async def rows(
+        self, move: str, table: MovedTable, after: RowKey, limit: int
+    ) -> list[MovedRow]:
+        """Return the next rows of a table, in order."""
+        ...
+
     async def metadata(self) -> StoreMetadata:
-        """Return queues, records, death counts and the audit log."""
+        """Return queues, death counts, the audit log and what workers must know."""
         ...
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
@@ -208,7 +258,16 @@ class ImportJobs(Protocol):
         """Create the queues, closed: no job runs or is enqueued until all have arrived.
 
         May be called again when more is known: queues that were added meanwhile are closed
-        too.
+        too. Raises WorkersTooOld if there are workers here that do not know enough.
+        """
+        ...
+
+    async def take_rows(
+        self, move: str, table: MovedTable, after: RowKey, rows: Sequence[MovedRow]
+    ) -> None:
+        """Store rows under names of the move, and progress, in one transaction.
+
+        A repeat changes nothing.
         """
         ...
 
@@ -230,15 +289,26 @@ class ImportJobs(Protocol):
         """Return the holders of these keys here."""
         ...
 
+    async def taken_rows(
+        self, move: str, table: MovedTable, first: RowKey, last: RowKey
+    ) -> list[MovedRow]:
+        """Return the rows that have arrived, from one to another."""
+        ...
+
     async def now(self) -> float:
         """Return the target's time, by which retention ends."""
         ...
 
-    async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """Import records, restore queue settings, death counts and the audit log.
+    async def place_rows(self, move: str, last_logs: Sequence[str]) -> int:
+        """Give some rows their own names, but none of the last logs; return how many.
 
-        Called when all jobs have arrived.
+        Called until none are left, when all has arrived. From the first call on, the move
+        cannot be undone.
         """
+        ...
+
+    async def open(self, move: str, metadata: StoreMetadata) -> None:
+        """Place the last logs; restore queue settings, death counts and the audit log."""
         ...
 
     async def abort(self, move: str, origin: str) -> bool:
@@ -254,6 +324,10 @@ class ImportJobs(Protocol):
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
         """Delete these keys if the same jobs hold them."""
+        ...
+
+    async def remove_rows(self, move: str) -> None:
+        """Delete all rows that have arrived under names of the move."""
         ...
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:

@@ -28,7 +28,7 @@ def test_every_field_is_a_column() -> None:
 
 
 def test_a_moved_job_has_all_its_columns() -> None:
-    assert columns(JobRow) == ("seq", *JOB_COLUMNS)
+    assert columns(JobRow) == ("seq", *JOB_COLUMNS, "wait_delay")
 
 
 def test_lists_are_rendered_in_the_order_of_their_classes() -> None:
@@ -42,8 +42,8 @@ def test_the_table_of_sqlite() -> None:
     migrate(db, None, 0.0)
     found = {name for (name,) in db.rows("select name from pragma_table_info('job')")}
     db.close()
-    # The arrival, the lane, an index of dead jobs, and ties, which are not moved.
-    own = {"seq", "queue", "died_at", "ties"}
+    # The arrival, the lane, and an index of dead jobs.
+    own = {"seq", "queue", "died_at"}
     assert found - own == EVERY_COLUMN - {"lane"}
 
 
@@ -56,5 +56,5 @@ def test_the_tables_of_postgresql() -> None:
             table, *found = line.replace("`", "").replace("|", ",").split(",")[1:-1]
             tables[table.strip()] = {name.strip() for name in found}
     found = tables["job"] | tables["run"] | tables["kept"]
-    assert found - {"ties"} == EVERY_COLUMN
+    assert found == EVERY_COLUMN
     assert {*COMMON_COLUMNS} <= tables["hist"] <= tables["kept"]

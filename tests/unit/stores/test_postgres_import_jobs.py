@@ -1,18 +1,27 @@
 """A job of another store as PostgreSQL keeps it."""
 
+import math
+
 import pytest
 
 from durio.errors import OperatingError
-from durio.model.job import BLOCKED, DEAD, DONE, READY, RUNNING, SCHEDULED
-from durio.ports.move import ImportProgress, JobRow
-from durio.stores.postgres.import_jobs import (
+from durio.model.job import (
+    BLOCKED,
+    DEAD,
+    DONE,
+    JOB_COLUMNS,
+    READY,
+    RUNNING,
+    SCHEDULED,
+)
+from durio.ports.move import FIRST_KEYS, ImportProgress, JobRow
+from durio.stores.postgres.import_jobs import decode_mark, encode_mark
+from durio.stores.postgres.import_values import (
     array_literal,
-    decode_mark,
-    encode_mark,
+    imported_waits,
     job_values,
 )
-
-COLUMNS = [name for name in JobRow._fields if name != "seq"]
+from durio.stores.postgres.waits import NewWait
 
 
 def job_row(**fields: object) -> JobRow:
@@ -24,7 +33,7 @@ def job_row(**fields: object) -> JobRow:
 
 
 def row(deaths: int = 0, **fields: object) -> dict[str, object]:
-    return dict(zip(COLUMNS, job_values(job_row(**fields), deaths), strict=True))
+    return dict(zip(JOB_COLUMNS, job_values(job_row(**fields), deaths), strict=True))
 
 
 def test_what_a_job_has_is_kept() -> None:
@@ -55,10 +64,17 @@ def test_a_scheduled_job_has_a_time() -> None:
     assert row(state=READY)["run_at"] is None
 
 
-@pytest.mark.parametrize("state", [RUNNING, BLOCKED])
-def test_other_states_do_not_travel(state: int) -> None:
+def test_a_blocked_job_waits_on() -> None:
+    ties = '[["j:shop/1",2],[]]'
+    blocked = job_row(state=BLOCKED, ties=ties, run_at=20.0, wait_delay=5.0)
+    assert row(state=BLOCKED, ties=ties, run_at=20.0)["run_at"] == math.inf
+    found = imported_waits([blocked, job_row(ties=ties)])
+    assert found == [NewWait(bytes(16), "j:shop/1", 2, 5.0, 20.0)]
+
+
+def test_a_running_job_does_not_travel() -> None:
     with pytest.raises(OperatingError, match="cannot be moved"):
-        row(state=state)
+        row(state=RUNNING)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +94,11 @@ def test_errors_are_an_array_of_one_row(
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
-    mark = ImportProgress("open", 5, b"\x00\xff", 3)
+    tables = {**FIRST_KEYS, "entry": ("j:shop/1", 7)}
+    mark = ImportProgress("open", 5, b"\x00\xff", 3, tables)
     assert decode_mark(encode_mark(mark, "/a/file.db")) == mark
+
+
+def test_a_mark_of_an_earlier_version_is_read() -> None:
+    mark = '{"stage":"arriving","seq":5,"key":"00","deaths":3}'
+    assert decode_mark(mark) == ImportProgress("arriving", 5, b"\0", 3)

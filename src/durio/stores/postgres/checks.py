@@ -110,7 +110,7 @@ CLOCK_SECONDS_MAX = 1.0
 CHANNEL = "durio_doctor"
 NAMED_MAX = 5
 # Values of ports.move.ImportStage at which the queues accept no jobs.
-CLOSED_STAGES = ("arriving", "shut")
+CLOSED_STAGES = ("arriving", "opening", "shut")
 
 # Settings that must be on: what may be lost otherwise, and whether all databases are at
 # risk.

@@ -12,18 +12,22 @@ from typing import Any
 import msgspec
 
 from durio.model.codec import json_text
-from durio.model.errors import OperatingError
-from durio.model.job import DEAD, DONE, READY, SCHEDULED
+from durio.model.job import JOB_COLUMNS
 from durio.model.names import namespace_of, namespace_span
 from durio.ports.move import (
+    FIRST_KEYS,
     Counts,
     ImportProgress,
     ImportStage,
     JobDigest,
     JobRow,
     KeyRow,
+    MovedRow,
+    MovedTable,
+    RowKey,
     StoreMetadata,
     move_ended,
+    row_key,
 )
 from durio.stores.postgres.audit import storable
 from durio.stores.postgres.bounds import (
@@ -33,11 +37,24 @@ from durio.stores.postgres.bounds import (
     recount,
 )
 from durio.stores.postgres.context import PostgresContext
-from durio.stores.postgres.control import INT2_MAX, INT4_MAX, clamp, error_list
 from durio.stores.postgres.death_counts import next_deaths
+from durio.stores.postgres.import_rows import (
+    delete_rows,
+    insert_rows,
+    place_logs,
+    place_some,
+    read_rows,
+)
+from durio.stores.postgres.import_values import (
+    clean_text,
+    columns,
+    imported_waits,
+    job_values,
+)
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.store import PostgresStore
 from durio.stores.postgres.transaction import PostgresTransaction, ReadTransaction
+from durio.stores.postgres.waits import write_waits
 
 LOCK_MARK = statement("lock_move_mark")
 READ_MARK = statement("read_move_mark")
@@ -47,7 +64,6 @@ CLOSE_QUEUES = statement("import_queues")
 SET_QUEUES = statement("set_imported_queues")
 INSERT_JOBS = statement("import_jobs")
 INSERT_KEYS = statement("import_keys")
-IMPORT_RECORDS = statement("import_records")
 INSERT_AUDIT = statement("import_audit")
 ADD_DEATH_COUNTS = statement("upsert_death_counts")
 READ_DIGESTS = statement("read_imported_jobs")
@@ -60,7 +76,6 @@ FIND_WORKERS = statement("find_namespace_workers")
 READ_ALL = "set local enable_seqscan = on"
 
 KIND = "move"
-WAITING_STATES = (SCHEDULED, READY)
 
 _mark_decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -105,6 +120,11 @@ class PostgresImportJobs:
         rows = await self.connections.read(READ_KEYS, list(keys))
         return [(key, job, mode, mark, until) for key, job, mode, mark, until in rows]
 
+    async def taken_rows(
+        self, move: str, table: MovedTable, first: RowKey, last: RowKey
+    ) -> list[MovedRow]:
+        return await read_rows(self.connections, move, table, first, last)
+
     async def now(self) -> float:
         return await self.connections.read_many(lambda reading: reading.now())
 
@@ -127,6 +147,19 @@ class PostgresImportJobs:
         await self.connections.write(work)
         await recount(self._context, [row.lane for row in metadata.queues])
 
+    async def take_rows(
+        self, move: str, table: MovedTable, after: RowKey, rows: Sequence[MovedRow]
+    ) -> None:
+        async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
+            check_stage(mark, "arriving")
+            if mark.tables[table] != after:
+                return mark
+            await insert_rows(tx, move, table, rows)
+            arrived = {**mark.tables, table: row_key(table, rows[-1])}
+            return mark._replace(tables=arrived)
+
+        await self._step(move, work)
+
     async def take_jobs(
         self, move: str, after: int, job_rows: Sequence[JobRow]
     ) -> None:
@@ -135,7 +168,8 @@ class PostgresImportJobs:
             if mark.seq != after:  # an earlier step stored them; its reply was lost
                 return mark
             rows = [job_values(parcel, mark.deaths) for parcel in job_rows]
-            await tx.rows(INSERT_JOBS, *columns(rows, len(JobRow._fields) - 1))
+            await tx.rows(INSERT_JOBS, *columns(rows, len(JOB_COLUMNS)))
+            await write_waits(tx, imported_waits(job_rows))
             return mark._replace(seq=job_rows[-1].seq)
 
         await self._step(move, work)
@@ -150,20 +184,36 @@ class PostgresImportJobs:
 
         await self._step(move, work)
 
-    async def open(self, move: str, metadata: StoreMetadata) -> None:
-        """Import the records, set the queues as they were, and wake the workers here.
+    async def place_rows(self, move: str, last_logs: Sequence[str]) -> int:
+        placed = 0
 
-        Records are imported in this last step, so that an undone move leaves none of them.
+        async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
+            nonlocal placed
+            placed = 0
+            if mark.stage in ("open", "shut"):
+                return mark
+            check_stage(mark, "arriving", "opening")
+            placed = await place_some(tx, move, last_logs)
+            return mark._replace(stage="opening")
+
+        await self._step(move, work)
+        return placed
+
+    async def open(self, move: str, metadata: StoreMetadata) -> None:
+        """Set the queues as they were, and wake the workers here.
+
+        The logs that the leader reads are placed in this last step: it enqueues jobs, and
+        the queues must be open then.
         """
 
         async def work(tx: PostgresTransaction, mark: ImportProgress) -> ImportProgress:
             if mark.stage == "open":
                 return mark
-            check_stage(mark, "arriving", "shut")
-            if mark.stage == "arriving":
-                await tx.rows(IMPORT_RECORDS, *columns(metadata.records, 5))
+            check_stage(mark, "opening", "shut")
             await set_queues(tx, metadata)
-            if mark.stage == "arriving":
+            if mark.stage == "opening":
+                while await place_logs(tx, move):
+                    pass
                 await tx.rows(
                     ADD_DEATH_COUNTS, *columns(clean_text(metadata.tallies), 4)
                 )
@@ -195,6 +245,9 @@ class PostgresImportJobs:
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
         pairs = columns([key[:2] for key in keys], 2)
         await self._take_back(move, lambda tx: tx.rows(DELETE_KEYS, *pairs))
+
+    async def remove_rows(self, move: str) -> None:
+        await self._take_back(move, lambda tx: delete_rows(tx, move))
 
     async def remove_metadata(self, move: str, metadata: StoreMetadata) -> None:
         """Open the queues as they were; keep the mark for late movers."""
@@ -255,6 +308,9 @@ class PostgresImportJobs:
 def decode_mark(body: str) -> ImportProgress:
     stored = _mark_decoder.decode(body)
     stored["key"] = bytes.fromhex(stored["key"])
+    # A mark of an earlier version has no positions in tables.
+    tables = stored.get("tables", FIRST_KEYS)
+    stored["tables"] = {table: tuple(key) for table, key in tables.items()}
     return ImportProgress(*(stored[name] for name in ImportProgress._fields))
 
 
@@ -293,49 +349,3 @@ async def set_queues(tx: PostgresTransaction, metadata: StoreMetadata) -> None:
     await lock_guards(tx, lanes)
     await count_depths(tx, lanes, COUNTED)
     await tx.rows(SET_QUEUES, *columns(rows, 3))
-
-
-# --- rows
-
-
-def columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Convert rows to the arrays of a statement; without rows, to `width` empty arrays."""
-    return [[row[place] for row in rows] for place in range(width)]
-
-
-def clean_text(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Replace text that this database refuses."""
-    return [[storable(v) if isinstance(v, str) else v for v in row] for row in rows]
-
-
-def job_values(job: JobRow, deaths: int) -> tuple[Any, ...]:
-    """Convert a job to the columns of this store; add `deaths` to the number of its death."""
-    p = job
-    if p.state < DONE and p.state not in WAITING_STATES:
-        raise OperatingError(
-            f"a job in state {p.state} cannot be moved", cure="Let it end first."
-        )
-    ended = p.created_at if p.finished_at is None else p.finished_at
-    died = None if p.state != DEAD else deaths + (p.died_no or 0)
-    return (
-        *(p.id, p.lane, p.rank, p.state, p.task, p.payload),
-        *(clamp(p.retried, INT4_MAX), clamp(p.losses, INT4_MAX)),
-        *(clamp(p.lost, INT2_MAX), clamp(p.snoozed, INT4_MAX)),
-        clamp(p.claim_no, INT4_MAX),
-        p.created_at if p.run_at is None and p.state == SCHEDULED else p.run_at,
-        *(p.parked_at, p.started_at, p.ukey, p.umode, p.opts),
-        array_literal(error_list(p.errors)),
-        *(p.progress, p.created_at, ended),
-        ended if p.gone_at is None else p.gone_at,
-        *(p.result, p.result_until),
-        None if p.reason is None else storable(p.reason),
-        None if p.bucket is None else storable(p.bucket),
-        *(p.keep_count, died),
-    )
-
-
-def array_literal(errors: list[bytes] | None) -> str | None:
-    """Encode the values of one row as text: arrays of arrays would become one flat array."""
-    if errors is None:
-        return None
-    return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"

@@ -37,17 +37,20 @@ def waits_of(rows: Iterable[tuple[bytes, str | None]]) -> list[NewWait]:
 
 async def insert_waits(tx: PostgresTransaction, waits: Sequence[NewWait]) -> None:
     """Let these blocked jobs wait; `write_entries` looks whether they have to."""
-    if not waits:
-        return
     tx.entries += [LogRow(log) for log in dict.fromkeys(wait.log for wait in waits)]
-    await tx.rows(
-        INSERT_WAITS,
-        [wait.log for wait in waits],
-        [wait.above for wait in waits],
-        [wait.id for wait in waits],
-        [float(wait.delay_seconds) for wait in waits],
-        [wait.run_at for wait in waits],
-    )
+    await write_waits(tx, waits)
+
+
+async def write_waits(tx: PostgresTransaction, waits: Sequence[NewWait]) -> None:
+    if waits:
+        await tx.rows(
+            INSERT_WAITS,
+            [wait.log for wait in waits],
+            [wait.above for wait in waits],
+            [wait.id for wait in waits],
+            [float(wait.delay_seconds) for wait in waits],
+            [wait.run_at for wait in waits],
+        )
 
 
 async def stop_waiting(tx: PostgresTransaction, waits: Sequence[NewWait]) -> None:

@@ -4,12 +4,11 @@ Triggers refuse forbidden changes (freeze_triggers.py). The settings of the queu
 changed.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from durio.model.codec import json_text
-from durio.model.errors import OperatingError
 from durio.model.ids import id_text
-from durio.model.quantities import counted
 from durio.ports.lease import command_put
 from durio.ports.move import (
     ActiveWorkers,
@@ -17,9 +16,14 @@ from durio.ports.move import (
     ExportStage,
     JobRow,
     KeyRow,
+    LogEntryRow,
+    LogHeadRow,
+    MovedRow,
+    MovedTable,
     MoveMark,
     QueueSettingsRow,
     RecordRow,
+    RowKey,
     StoreMetadata,
     move_ended,
 )
@@ -43,12 +47,16 @@ FIND_REGISTERED_WORKERS = statement("find_registered_workers")
 FIND_NAMESPACES = statement("find_namespaces")
 COUNT_ACTIVE_WORKERS = statement("count_active_workers")
 COUNT_ALL_JOBS = statement("count_all_jobs")
-COUNT_TIED_JOBS = statement("count_tied_jobs")
 MEASURE_NEXT_JOBS = statement("measure_next_jobs")
 EXPORT_JOBS = statement("export_jobs")
 EXPORT_KEYS = statement("export_keys")
 EXPORT_QUEUES = statement("export_queues")
+MEASURE_NEXT_RECORDS = statement("measure_next_records")
 EXPORT_RECORDS = statement("export_records")
+EXPORT_LOGS = statement("export_logs")
+MEASURE_NEXT_ENTRIES = statement("measure_next_entries")
+EXPORT_ENTRIES = statement("export_entries")
+EXPORT_PROTOCOLS = statement("export_protocols")
 EXPORT_DEATH_COUNTS = statement("export_death_counts")
 EXPORT_AUDIT = statement("export_audit")
 
@@ -92,9 +100,6 @@ class SqliteExportJobs:
     async def active_workers(self) -> ActiveWorkers:
         return await self._context.reader.read(count_active_workers)
 
-    async def check(self) -> None:
-        await self._context.reader.read(refuse_tied_jobs)
-
     # --- moving
 
     async def drain(self, mark: MoveMark, *, by: str) -> MoveMark:
@@ -106,10 +111,8 @@ class SqliteExportJobs:
         def work(tx: SqliteTransaction) -> MoveMark:
             standing = read_mark(tx.db)
             if standing is None:
-                refuse_tied_jobs(tx.db)
                 write_mark(tx, mark)
                 refuse_changes(tx.db, "worker", "after insert", mark.to)
-                refuse_changes(tx.db, "waits", "after insert", mark.to)  # new plans
                 audit_every_app(tx, by, f"to {mark.to}: drain")
             for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
                 command = id_text(self._context.clock.new_id())
@@ -140,13 +143,9 @@ class SqliteExportJobs:
 
         def look(db: OwnDatabase) -> list[JobRow]:
             current_mark(db, move, "frozen", "moved")
-            last, size = after, 0
-            for seq, length in db.rows(MEASURE_NEXT_JOBS, (after, limit)):
-                size += length
-                if last != after and size > BATCH_BYTES_MAX:
-                    break
-                last = seq
-            return [JobRow(*row) for row in db.rows(EXPORT_JOBS, (after, last))]
+            measured = db.rows(MEASURE_NEXT_JOBS, (after, limit))
+            span = (after, *last_of_batch(measured, (after,)))
+            return [JobRow(*row) for row in db.rows(EXPORT_JOBS, span)]
 
         return await self._context.reader.read(look)
 
@@ -161,9 +160,19 @@ class SqliteExportJobs:
 
         return await self._context.reader.read(look)
 
+    async def rows(
+        self, move: str, table: MovedTable, after: RowKey, limit: int
+    ) -> list[MovedRow]:
+        """Return the next rows, limited in number and in bytes."""
+
+        def look(db: OwnDatabase) -> list[MovedRow]:
+            current_mark(db, move, "frozen", "moved")
+            return READ_ROWS[table](db, after, limit)
+
+        return await self._context.reader.read(look)
+
     async def metadata(self) -> StoreMetadata:
-        now = self._context.clock.now()
-        return await self._context.reader.read(lambda db: read_metadata(db, now))
+        return await self._context.reader.read(read_metadata)
 
     async def set_stage(self, move: str, stage: ExportStage) -> None:
         def work(tx: SqliteTransaction) -> None:
@@ -183,22 +192,6 @@ class SqliteExportJobs:
             audit_every_app(tx, by, f"to {mark.to}: back out")
 
         await self._context.writer.write(work)
-
-
-def refuse_tied_jobs(db: Database) -> None:
-    """Refuse to move plans that have not ended well: their logs would stay behind.
-
-    A failed or cancelled plan could not be retried. A plan that is done needs no logs.
-    """
-    tied = db.value(COUNT_TIED_JOBS)
-    if tied:
-        raise OperatingError(
-            f"{counted(tied, 'job')} of plans cannot be moved: a move does not carry "
-            "plans that are not done",
-            cure="See `durio plans ls`. Let them end, and retry failed ones; then move.\n"
-            "Jobs of plans that you give up: durio dead discard, and wait until cancelled "
-            "ones are past their retention.",
-        )
 
 
 # --- marks
@@ -230,8 +223,40 @@ def count_active_workers(db: Database) -> ActiveWorkers:
     return ActiveWorkers(workers, running)
 
 
-def read_metadata(db: Database, now: float) -> StoreMetadata:
-    """Return the small tables: queues, records, death counts, audit."""
+def last_of_batch(measured: Iterable[Sequence[Any]], after: RowKey) -> RowKey:
+    """Return the key of the last row that fits; rows are measured as key and bytes."""
+    last, size = after, 0
+    for *key, length in measured:
+        size += length
+        if last != after and size > BATCH_BYTES_MAX:
+            break
+        last = tuple(key)
+    return last
+
+
+def read_records(db: Database, after: RowKey, limit: int) -> list[MovedRow]:
+    last = last_of_batch(db.rows(MEASURE_NEXT_RECORDS, (*after, limit)), after)
+    return [RecordRow(*row) for row in db.rows(EXPORT_RECORDS, (*after, *last))]
+
+
+def read_log_heads(db: Database, after: RowKey, limit: int) -> list[MovedRow]:
+    return [LogHeadRow(*row) for row in db.rows(EXPORT_LOGS, (*after, limit))]
+
+
+def read_log_entries(db: Database, after: RowKey, limit: int) -> list[MovedRow]:
+    last = last_of_batch(db.rows(MEASURE_NEXT_ENTRIES, (*after, limit)), after)
+    return [LogEntryRow(*row) for row in db.rows(EXPORT_ENTRIES, (*after, *last))]
+
+
+READ_ROWS: dict[MovedTable, Callable[[Database, RowKey, int], list[MovedRow]]] = {
+    "record": read_records,
+    "log": read_log_heads,
+    "entry": read_log_entries,
+}
+
+
+def read_metadata(db: Database) -> StoreMetadata:
+    """Return the small tables."""
     tallies = db.rows(EXPORT_DEATH_COUNTS)
     deaths = sum(dead for lane, _, _, dead in tallies if not lane)
     return StoreMetadata(
@@ -243,11 +268,11 @@ def read_metadata(db: Database, now: float) -> StoreMetadata:
                 EXPORT_QUEUES
             )
         ],
-        records=[RecordRow(*row) for row in db.rows(EXPORT_RECORDS, (now,))],
         tallies=[(lane, task, kind, n) for lane, task, kind, n in tallies if lane],
         deaths=deaths,
         audit=[
             (at, app, who, verb, target, jobs)
             for at, app, who, verb, target, jobs in db.rows(EXPORT_AUDIT)
         ],
+        protocols=[(app, required) for app, required in db.rows(EXPORT_PROTOCOLS)],
     )

@@ -13,8 +13,8 @@ from durio.stores.sqlite.translate import refusal_text
 CREATE_FREEZE_TRIGGER = statement("create_freeze_trigger")
 FIND_FREEZE_TRIGGERS = statement("find_freeze_triggers")
 
-COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record")
-TIED = ("log", "entry", "waits")  # not copied: see `export_jobs.refuse_tied_jobs`
+COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record", "log", "entry")
+COPIED += ("waits", "protocol")
 # By trigger event: the name of the row that it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")
@@ -22,7 +22,7 @@ TRIGGER = re.compile(r"durio_move_\w+")
 
 def refuse_all_changes(db: Database, to: str) -> None:
     """Refuse changes of all tables with jobs; triggers that exist stay."""
-    for table in (*COPIED, *TIED):
+    for table in COPIED:
         for change in TRIGGER_ROWS:
             refuse_changes(db, table, change, to)
 

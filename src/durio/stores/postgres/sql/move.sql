@@ -40,7 +40,7 @@ update {schema}.queue as q set paused = u.paused, closed = u.closed
 from unnest(:names::text[], :paused::bool[], :closed::bool[]) as u (name, paused, closed)
 where q.name = u.name
 
--- name: import_jobs(ids, lanes, ranks, states, tasks, payloads, retried, losses, lost, snoozed, claim_nos, run_ats, parked_ats, started_ats, keys, key_modes, opts, errors, progress, created_ats, finished_ats, gone_ats, results, result_untils, reasons, buckets, keep_counts, death_numbers)
+-- name: import_jobs(ids, lanes, ranks, states, tasks, payloads, retried, losses, lost, snoozed, claim_nos, run_ats, parked_ats, started_ats, keys, key_modes, opts, errors, progress, created_ats, finished_ats, gone_ats, results, result_untils, reasons, buckets, keep_counts, death_numbers, ties)
 -- only here: only PostgreSQL receives a move.
 -- Jobs of the other store, unchanged. Final ones go to `kept`, with the end of their
 -- retention: the partitions of `hist` are for jobs that end here.
@@ -52,16 +52,16 @@ with imported as materialized (
     :keys::bytea[], :key_modes::int2[], :opts::bytea[], :errors::text[], :progress::bytea[],
     :created_ats::float8[], :finished_ats::float8[], :gone_ats::float8[], :results::bytea[],
     :result_untils::float8[], :reasons::text[], :buckets::text[], :keep_counts::int4[],
-    :death_numbers::int8[]
+    :death_numbers::int8[], :ties::text[]
   ) as u ({job})
 ),
 new_jobs as (
   insert into {schema}.job (
     id, lane, rank, task, payload, retried, losses, lost, snoozed, run_at, parked_at, ukey,
-    umode, opts, errors, created_at
+    umode, opts, errors, created_at, ties
   )
   select id, lane, rank, task, payload, retried, losses, lost, snoozed, run_at, parked_at,
-    ukey, umode, opts, errors::bytea[], created_at
+    ukey, umode, opts, errors::bytea[], created_at, ties
   from imported where state <= 2
 ),
 new_ready as (
@@ -70,14 +70,14 @@ new_ready as (
 ),
 new_scheduled as (
   insert into {schema}.sched (lane, run_at, id, claim_no)
-  select lane, run_at, id, claim_no from imported where state = 0
+  select lane, run_at, id, claim_no from imported where state in (0, 1)
 )
 insert into {schema}.kept (
   {common}, opts, errors, progress, created_at, run_at, started_at, finished_at, result,
-  result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count
+  result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count, ties
 )
 select {common}, opts, errors::bytea[], progress, created_at, run_at, started_at, finished_at,
-  result, result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count
+  result, result_until, ukey, umode, reason, died_no, gone_at, bucket, keep_count, ties
 from imported where state >= 4
 
 -- name: import_keys(keys, ids, modes, digests, untils)
@@ -89,15 +89,118 @@ from unnest(:keys::bytea[], :ids::uuid[], :modes::int2[], :digests::bytea[], :un
 order by key
 on conflict (key) do nothing
 
--- name: import_records(kinds, names, bodies, due_times, expiry_times)
+-- name: import_records(prefix, kinds, names, bodies, due_times, expiry_times)
 -- only here: only PostgreSQL receives a move.
--- A record that was written here is newer and stays.
+-- Records, logs and entries arrive with the prefix of the move before their names, so that
+-- nothing reads them until they are placed.
 insert into {schema}.record (kind, name, body, due_at, expires_at)
-select kind, name, body, due_at, expires_at
+select :prefix::text || kind, name, body, due_at, expires_at
 from unnest(:kinds::text[], :names::text[], :bodies::bytea[], :due_times::float8[],
   :expiry_times::float8[]) as u (kind, name, body, due_at, expires_at)
-order by kind collate "C", name collate "C"
-on conflict (kind, name) do nothing
+
+-- name: import_logs(prefix, names, lengths, have_more, expiry_times)
+-- only here: only PostgreSQL receives a move.
+insert into {schema}.log (name, length, has_more, expires_at)
+select :prefix::text || name, length, has_more <> 0, expires_at
+from unnest(:names::text[], :lengths::int8[], :have_more::int4[], :expiry_times::float8[])
+  as u (name, length, has_more, expires_at)
+
+-- name: import_entries(prefix, logs, offsets, ats, tags, states, jobs, uids, bodies)
+-- only here: only PostgreSQL receives a move.
+insert into {schema}.entry (log, off, at, tag, state, job, uid, body)
+select :prefix::text || log, off, at, tag, state, job, uid, body
+from unnest(:logs::text[], :offsets::int8[], :ats::float8[], :tags::int8[], :states::int2[],
+  :jobs::uuid[], :uids::text[], :bodies::bytea[])
+  as u (log, off, at, tag, state, job, uid, body)
+
+-- name: read_imported_records(prefix, kind, name, last_kind, last_name)
+-- only here: only PostgreSQL receives a move.
+select substr(r.kind, length(:prefix::text) + 1), r.name, r.body, r.due_at, r.expires_at
+from {schema}.record as r
+where (r.kind, r.name) >= (:prefix::text || :kind::text, :name::text)
+  and (r.kind, r.name) <= (:prefix::text || :last_kind::text, :last_name::text)
+order by r.kind, r.name
+
+-- name: read_imported_logs(prefix, name, last_name)
+-- only here: only PostgreSQL receives a move.
+select substr(l.name, length(:prefix::text) + 1), l.length, l.has_more::int4, l.expires_at
+from {schema}.log as l
+where l.name >= :prefix::text || :name::text and l.name <= :prefix::text || :last_name::text
+order by l.name
+
+-- name: read_imported_entries(prefix, log, offset, last_log, last_offset)
+-- only here: only PostgreSQL receives a move.
+select substr(e.log, length(:prefix::text) + 1), e.off, e.at, e.tag, e.state, e.job, e.uid,
+  e.body, (select l.expires_at from {schema}.log as l where l.name = e.log)
+from {schema}.entry as e
+where (e.log, e.off) >= (:prefix::text || :log::text, :offset::int8)
+  and (e.log, e.off) <= (:prefix::text || :last_log::text, :last_offset::int8)
+order by e.log, e.off
+
+-- name: place_records(prefix, beyond, limit)
+-- only here: only PostgreSQL receives a move.
+-- A record that was written here is newer and stays.
+with placed as (
+  delete from {schema}.record where ctid = any(array(
+    select r.ctid from {schema}.record as r
+    where r.kind >= :prefix::text and r.kind < :beyond::text
+    order by r.kind, r.name limit :limit::int8
+  ))
+  returning substr(kind, length(:prefix::text) + 1) as kind, name, body, due_at, expires_at
+),
+created as (
+  insert into {schema}.record (kind, name, body, due_at, expires_at)
+  select kind, name, body, due_at, expires_at from placed
+  order by kind collate "C", name collate "C"
+  on conflict (kind, name) do nothing
+)
+select count(*) from placed
+
+-- name: place_logs(prefix, beyond, except, limit, entries)
+-- only here: only PostgreSQL receives a move.
+-- Logs with all their entries, until there are so many entries. A log that exists here gets
+-- the entries after its own.
+with chosen as materialized (
+  select c.full_name, substr(c.full_name, length(:prefix::text) + 1) as name, c.length,
+    c.has_more, c.expires_at
+  from (
+    select s.name as full_name, s.length, s.has_more, s.expires_at,
+      sum(s.length) over (order by s.name) - s.length as before
+    from (
+      select l.name, l.length, l.has_more, l.expires_at from {schema}.log as l
+      where l.name >= :prefix::text and l.name < :beyond::text
+        and substr(l.name, length(:prefix::text) + 1) <> all(:except::text[])
+      order by l.name limit :limit::int8
+    ) as s
+  ) as c
+  where c.before < :entries::int8
+),
+removed as (
+  delete from {schema}.log as l using chosen as c where l.name = any(array[c.full_name])
+),
+heads as (
+  insert into {schema}.log as l (name, length, has_more, expires_at)
+  select name, length, has_more, expires_at from chosen order by name collate "C"
+  on conflict (name) do update
+  set length = l.length + excluded.length, has_more = l.has_more or excluded.has_more
+  returning l.name, l.length
+),
+renamed as (
+  update {schema}.entry as e set log = c.name, off = e.off + h.length - c.length
+  from chosen as c join heads as h on h.name = c.name
+  where e.log = any(array[c.full_name])
+)
+select count(*) from chosen
+
+-- name: delete_imported_rows(prefix, beyond)
+-- only here: only PostgreSQL receives a move.
+with records as (
+  delete from {schema}.record where kind >= :prefix::text and kind < :beyond::text
+),
+entries as (
+  delete from {schema}.entry where log >= :prefix::text and log < :beyond::text
+)
+delete from {schema}.log where name >= :prefix::text and name < :beyond::text
 
 -- name: import_audit(ats, namespaces, who, verbs, targets, jobs)
 -- only here: only PostgreSQL receives a move.
@@ -121,19 +224,22 @@ select j.id,
     else -1
   end,
   coalesce(r.claim_no, s.claim_no, q.claim_no, 0), j.payload, j.lane, j.rank, j.task,
-  nullif(j.run_at, 'infinity'), j.created_at, null::bytea
+  coalesce(nullif(j.run_at, 'infinity'), w.run_at), j.created_at, null::bytea, j.ties, w.delay
 from {schema}.job as j
 left join {schema}.run as r on r.id = any(array[j.id])
 left join {schema}.sched as s
   on s.lane = any(array[j.lane]) and s.run_at = j.run_at and s.id = j.id
 left join {schema}.ready as q
   on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = j.id
+left join {schema}.waits as w
+  on w.log = any(array[j.ties::jsonb -> 0 ->> 0])
+    and w.above = (j.ties::jsonb -> 0 ->> 1)::int8 and w.id = j.id
 where j.id = any(:ids::uuid[])
 union all
-select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result
+select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result, ties, null
 from {schema}.kept where id = any(:ids::uuid[])
 union all
-select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result
+select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result, null, null
 from {schema}.hist where id = any(:ids::uuid[])
 
 -- name: read_imported_keys(keys)
@@ -165,7 +271,12 @@ group by lane, state
 -- Takes back imported jobs that have not changed since.
 -- A join by `any(array[...])` is always an index probe (statements.py).
 with removed as (
-  delete from {schema}.job where id = any(:ids::uuid[]) returning lane, rank, run_at, id
+  delete from {schema}.job where id = any(:ids::uuid[]) returning lane, rank, run_at, id, ties
+),
+removed_waits as (
+  delete from {schema}.waits as w using removed
+  where w.log = any(array[removed.ties::jsonb -> 0 ->> 0])
+    and w.above = (removed.ties::jsonb -> 0 ->> 1)::int8 and w.id = removed.id
 ),
 removed_ready as (
   delete from {schema}.ready as q using removed

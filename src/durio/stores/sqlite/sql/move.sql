@@ -43,10 +43,6 @@ select distinct substr(name, 1, instr(name, ':') - 1) from queue order by 1
 -- Jobs by namespace and state.
 select substr(queue, 1, instr(queue, ':') - 1), state, count(*) from job group by 1, 2
 
--- name: count_tied_jobs()
--- only here: such jobs cannot leave this store.
-select count(*) from job where ties is not null and state <> 4
-
 -- name: measure_next_jobs(after, limit)
 -- only here: jobs are exported from the store that is left.
 -- The bytes of the next jobs: a batch is bounded in bytes as well as in jobs.
@@ -56,7 +52,8 @@ from job where seq > :after order by seq limit :limit
 
 -- name: export_jobs(after, last)
 -- only here: jobs are exported from the store that is left.
-select seq, {job} from job where seq > :after and seq <= :last order by seq
+select seq, {job}, (select delay from waits where waits.seq = job.seq) from job
+where seq > :after and seq <= :last order by seq
 
 -- name: export_keys(after, limit)
 -- only here: keys are exported from the store that is left.
@@ -66,13 +63,42 @@ select key, id, mode, digest, until from uniq where key > :after order by key li
 -- only here: queues are exported from the store that is left.
 select name, paused, closed, maxsize, is_default, hand_maxsize from queue order by name
 
--- name: export_records(now)
+-- part: moved_record
+kind not glob 'command:*' and kind not glob 'answer:*'
+
+-- name: measure_next_records(kind, name, limit)
 -- only here: records are exported from the store that is left.
 -- Without commands and their answers: the workers that they are for are gone.
+select kind, name, length(body) from record
+where (kind, name) > (:kind, :name) and {moved_record} order by kind, name limit :limit
+
+-- name: export_records(kind, name, last_kind, last_name)
+-- only here: records are exported from the store that is left.
 select kind, name, body, due_at, expires_at from record
-where kind not glob 'command:*' and kind not glob 'answer:*'
-  and (expires_at is null or expires_at > :now)
+where (kind, name) > (:kind, :name) and (kind, name) <= (:last_kind, :last_name)
+  and {moved_record}
 order by kind, name
+
+-- name: export_logs(name, limit)
+-- only here: logs are exported from the store that is left.
+select name, length, has_more, expires_at from log
+where name > :name order by name limit :limit
+
+-- name: measure_next_entries(log, offset, limit)
+-- only here: entries are exported from the store that is left.
+select log, off, coalesce(length(body), 0) from entry
+where (log, off) > (:log, :offset) order by log, off limit :limit
+
+-- name: export_entries(log, offset, last_log, last_offset)
+-- only here: entries are exported from the store that is left.
+select e.log, e.off, e.at, e.tag, e.state, e.job, e.uid, e.body, l.expires_at
+from entry as e left join log as l on l.name = e.log
+where (e.log, e.off) > (:log, :offset) and (e.log, e.off) <= (:last_log, :last_offset)
+order by e.log, e.off
+
+-- name: export_protocols()
+-- only here: what workers must know is exported from the store that is left.
+select namespace, required from protocol order by namespace
 
 -- name: export_death_counts()
 -- only here: death counts are exported from the store that is left.
