@@ -12,6 +12,11 @@ put this folder in its `tests/`, and run it there:
 Four files appear in `stores/`: LABEL_sqlite.db, LABEL_postgres.sql, and a LABEL_*.json for
 each, with the ids of its jobs by name and all that the command line prints about it. The
 dump comes from PostgreSQL 15 (Debian's), so 15 and all later servers can read it.
+
+`stores/before_plans.tar.xz` has the package of the last commit before plans. With it
+`test_worker_before.py` makes its store, and runs a worker of that commit:
+
+    git archive 8cc810c src/durio | xz -9e > tests/upgrade/stores/before_plans.tar.xz
 """
 
 import asyncio
