@@ -27,6 +27,7 @@ BIG = ("job", "ready", "sched", "run", "uniq", "kept", "hist_default", "repeated
 BIG += ("record", "log", "entry", "waits", "deferred")
 TABLES = (*BIG, "queue", "worker", "command", "lease", "tally", "doc", "audit")
 RARE = {"count_all_jobs"}  # reads whole tables, once or twice per move
+RARE |= {"place_logs"}  # joins the heads of at most 1,000 logs, in a move
 # Statements that have no plan.
 UTILITY = ("lock ", "create ", "alter ", "drop ")
 # One of each for every job: nothing has to be true, only big.

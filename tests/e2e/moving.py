@@ -16,6 +16,8 @@ from durio import App
 from durio.app import move
 from durio.app.connect import connect, masked
 from durio.app.move import Mover, export_jobs_from, import_jobs_into
+from durio.errors import StoreError
+from durio.stores.postgres.driver import DriverError
 
 BATCH = 50
 DRAIN_SECONDS = 30.0
@@ -90,6 +92,26 @@ async def mover(
             )
         finally:
             await arriving.close()
+
+
+async def with_fault(moving: Any, nth: int) -> bool:
+    """Let the nth statement that is written there fail; True: it came to its end."""
+    lines, left = moving.target.connections, nth
+
+    def look(statement: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise DriverError(f"planted at: {statement[:60]}", state="53100")
+
+    lines.on_statement = look
+    try:
+        await moving.move(drain_seconds=20, by="test")
+    except StoreError:
+        return False
+    finally:
+        lines.on_statement = None
+    return True
 
 
 async def main(source: str, target: str, fatal: int) -> None:

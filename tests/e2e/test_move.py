@@ -20,7 +20,6 @@ from durio.errors import (
     OperatingError,
     QueueClosed,
     QueueFull,
-    StoreError,
     StoreMoved,
     UsageError,
 )
@@ -32,10 +31,9 @@ from durio.ports.browse import Query
 from durio.ports.control import AuditNote, DiscardJobs, QueueChange, RetryJobs
 from durio.ports.move import ImportStage
 from durio.stores.postgres import import_jobs
-from durio.stores.postgres.driver import DriverError
 from tests.bulk_actions import run_bulk
 from tests.conformance.postgres import ScratchSchema
-from tests.e2e.moving import Died, Steps, die_here, mover
+from tests.e2e.moving import Died, Steps, die_here, mover, with_fault
 from tests.e2e.workers import Place, seeded, wait_until
 from tests.job_counts import count_jobs
 from tests.servers.postgres import PostgresServer
@@ -416,26 +414,6 @@ def test_a_statement_that_fails_leaves_nothing_behind(source: str, target: str) 
         await judge(source, target, before)
 
     asyncio.run(main())
-
-
-async def with_fault(moving: Any, nth: int) -> bool:
-    """Let the nth statement that is written there fail; True: it came to its end."""
-    lines, left = moving.target.connections, nth
-
-    def look(statement: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise DriverError(f"planted at: {statement[:60]}", state="53100")
-
-    lines.on_statement = look
-    try:
-        await moving.move(drain_seconds=20, by="test")
-    except StoreError:
-        return False
-    finally:
-        lines.on_statement = None
-    return True
 
 
 # --- a file that has moved

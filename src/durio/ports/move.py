@@ -138,7 +138,6 @@ class LogHeadRow(NamedTuple):
 
     name: str
     length: int
-    has_more: int  # 1: jobs are left whose wait is over
     expires_at: float | None
 
 

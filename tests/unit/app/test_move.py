@@ -3,10 +3,17 @@
 import pytest
 
 from durio.app.move import check_stores
-from durio.app.move_verify import Comparison, compare_job, digest_bytes, job_digest
+from durio.app.move_verify import (
+    Comparison,
+    compare_job,
+    compare_rows,
+    digest_bytes,
+    job_digest,
+    lasting,
+)
 from durio.errors import InvalidURL, UsageError
 from durio.model.job import DONE, READY, RUNNING, SCHEDULED
-from durio.ports.move import JobDigest, JobRow
+from durio.ports.move import JobDigest, JobRow, LogHeadRow
 
 NOW = 1000.0
 
@@ -100,3 +107,20 @@ def test_a_url_of_no_store_is_refused() -> None:
     with pytest.raises(InvalidURL):
         check_stores("sqlite:///a.db", "mysql://h/d")
     check_stores("sqlite:///a.db", "postgres://h/d")
+
+
+def test_rows_that_differ_are_named() -> None:
+    verdict, one = Comparison(), LogHeadRow("j:1", 3, None)
+    compare_rows(verdict, "log", [one], [one])
+    assert verdict.differences == []
+    compare_rows(verdict, "log", [one], [one._replace(length=4)])
+    compare_rows(verdict, "log", [one, one._replace(name="j:2")], [one])
+    assert verdict.differences == [
+        "log j:1 differs in the new store",
+        "log j:2 differs in the new store",
+    ]
+
+
+def test_rows_that_have_expired_are_not_compared() -> None:
+    rows = [LogHeadRow("j", 1, at) for at in (None, NOW - 1, NOW + 1)]
+    assert lasting(rows, NOW) == [rows[0], rows[2]]

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from durio.host.clock import HostClock
-from durio.model.effects import Effects, Put
+from durio.model.effects import Append, Effects, NewEntry, Put
 from durio.model.errors import OperatingError, StoreMoved
-from durio.model.job import CANCELLED, READY, NewJob
+from durio.model.job import BLOCKED, CANCELLED, READY, NewJob
+from durio.model.logs import Wait
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.control import AuditNote, CancelJobs
 from durio.ports.exchange import Lane
-from durio.ports.move import ActiveWorkers, MoveMark, RecordRow
+from durio.ports.move import ActiveWorkers, MoveMark, RecordRow, row_key
 from durio.stores.sqlite import export_jobs
 from durio.stores.sqlite.database import DriverName
 from durio.stores.sqlite.export_jobs import SqliteExportJobs, export_jobs_from
@@ -158,6 +159,38 @@ def test_records_go_along_but_no_commands(path: Path) -> None:
     run_story(path, story)
 
 
+def test_logs_go_along_and_do_not_change(path: Path) -> None:
+    waits = new_jobs(1)[0]._replace(wait=Wait("j:1", 5), delay_seconds=3.0)
+    long = Append("j:1", [NewEntry(b"a", 7, "u"), NewEntry(None)], ttl_seconds=60.0)
+
+    async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
+        assert await store.require_protocol("shop", 1) == []
+        await store.commit(Effects([waits], appends=[long]))
+        await store.trim_log("j:1", 1)
+        await leaving.drain(MARK, by="me")
+        await store.commit(Effects(new_jobs(1), appends=[Append("k", [NewEntry(b"")])]))
+        await leaving.freeze("m1")
+        heads = await leaving.rows("m1", "log", ("",), 10)
+        assert [head[:2] for head in heads] == [("j:1", 2), ("k", 1)]
+        entries = await leaving.rows("m1", "entry", ("", -1), 10)
+        assert [entry[:2] for entry in entries] == [("j:1", 1), ("k", 0)]
+        assert await leaving.rows("m1", "entry", ("j:1", 1), 1) == entries[1:]
+        assert (await leaving.metadata()).protocols == [("shop", 1)]
+        job, _ = await leaving.jobs("m1", 0, 10)
+        assert (job.state, job.ties, job.wait_delay) == (BLOCKED, '[["j:1",5],[]]', 3.0)
+        for change in (
+            store.commit(Effects(appends=[Append("k", [NewEntry(b"")])])),
+            store.trim_log("j:1", 2),
+            store.drop_logs(["j:1"]),
+            store.require_protocol("other", 1),
+            store.act([waits.id], CancelJobs()),
+        ):
+            with pytest.raises(StoreMoved):
+                await change
+
+    run_story(path, story)
+
+
 def test_drain_commands_every_worker(path: Path) -> None:
     async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
         worker = await store.register(info(), 60.0)
@@ -192,6 +225,9 @@ def test_a_batch_is_bounded_in_jobs_and_in_bytes(
     async def story(store: SqliteStore, leaving: SqliteExportJobs) -> None:
         jobs = [*new_jobs(5), *new_jobs(2, b"x" * 1000), *new_jobs(2, b"x" * 9000)]
         await store.enqueue(jobs)
+        bodies = [b"x" * size for size in (1000, 1000, 9000, 1000, 1000)]
+        entries = [NewEntry(body) for body in bodies]
+        await store.commit(Effects(appends=[Append("j:1", entries)]))
         await leaving.drain(MARK, by="me")
         await leaving.freeze("m1")
         sizes, after = [], 0
@@ -199,5 +235,10 @@ def test_a_batch_is_bounded_in_jobs_and_in_bytes(
             sizes.append(len(parcels))
             after = parcels[-1].seq
         assert sizes == [4, 3, 1, 1]
+        sizes, place = [], ("", -1)
+        while rows := await leaving.rows("m1", "entry", place, 4):
+            sizes.append(len(rows))
+            place = row_key("entry", rows[-1])
+        assert sizes == [2, 1, 2]
 
     run_story(path, story)

@@ -30,7 +30,7 @@ READ: dict[MovedTable, str] = {
     "log": statement("read_imported_logs"),
     "entry": statement("read_imported_entries"),
 }
-WIDTHS: dict[MovedTable, int] = {"record": 5, "log": 4, "entry": 8}  # stored columns
+WIDTHS: dict[MovedTable, int] = {"record": 5, "log": 3, "entry": 8}  # stored columns
 PLACE_LOGS = statement("place_logs")
 PLACE_RECORDS = statement("place_records")
 DELETE_ROWS = statement("delete_imported_rows")

@@ -13,8 +13,10 @@ from durio.stores.sqlite.translate import refusal_text
 CREATE_FREEZE_TRIGGER = statement("create_freeze_trigger")
 FIND_FREEZE_TRIGGERS = statement("find_freeze_triggers")
 
-COPIED = ("job", "uniq", "queue", "tally", "audit", "doc", "record", "log", "entry")
-COPIED += ("waits", "protocol")
+COPIED = (
+    *("job", "uniq", "queue", "tally", "audit", "doc", "protocol"),
+    *("record", "log", "entry", "waits"),
+)
 # By trigger event: the name of the row that it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}
 TRIGGER = re.compile(r"durio_move_\w+")

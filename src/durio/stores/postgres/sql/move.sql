@@ -98,12 +98,12 @@ select :prefix::text || kind, name, body, due_at, expires_at
 from unnest(:kinds::text[], :names::text[], :bodies::bytea[], :due_times::float8[],
   :expiry_times::float8[]) as u (kind, name, body, due_at, expires_at)
 
--- name: import_logs(prefix, names, lengths, have_more, expiry_times)
+-- name: import_logs(prefix, names, lengths, expiry_times)
 -- only here: only PostgreSQL receives a move.
-insert into {schema}.log (name, length, has_more, expires_at)
-select :prefix::text || name, length, has_more <> 0, expires_at
-from unnest(:names::text[], :lengths::int8[], :have_more::int4[], :expiry_times::float8[])
-  as u (name, length, has_more, expires_at)
+insert into {schema}.log (name, length, expires_at)
+select :prefix::text || name, length, expires_at
+from unnest(:names::text[], :lengths::int8[], :expiry_times::float8[])
+  as u (name, length, expires_at)
 
 -- name: import_entries(prefix, logs, offsets, ats, tags, states, jobs, uids, bodies)
 -- only here: only PostgreSQL receives a move.
@@ -123,7 +123,7 @@ order by r.kind, r.name
 
 -- name: read_imported_logs(prefix, name, last_name)
 -- only here: only PostgreSQL receives a move.
-select substr(l.name, length(:prefix::text) + 1), l.length, l.has_more::int4, l.expires_at
+select substr(l.name, length(:prefix::text) + 1), l.length, l.expires_at
 from {schema}.log as l
 where l.name >= :prefix::text || :name::text and l.name <= :prefix::text || :last_name::text
 order by l.name
@@ -159,15 +159,15 @@ select count(*) from placed
 -- name: place_logs(prefix, beyond, except, limit, entries)
 -- only here: only PostgreSQL receives a move.
 -- Logs with all their entries, until there are so many entries. A log that exists here gets
--- the entries after its own.
+-- the entries after its own. A log is marked if it has waiters whose wait is over.
 with chosen as materialized (
   select c.full_name, substr(c.full_name, length(:prefix::text) + 1) as name, c.length,
-    c.has_more, c.expires_at
+    c.expires_at
   from (
-    select s.name as full_name, s.length, s.has_more, s.expires_at,
+    select s.name as full_name, s.length, s.expires_at,
       sum(s.length) over (order by s.name) - s.length as before
     from (
-      select l.name, l.length, l.has_more, l.expires_at from {schema}.log as l
+      select l.name, l.length, l.expires_at from {schema}.log as l
       where l.name >= :prefix::text and l.name < :beyond::text
         and substr(l.name, length(:prefix::text) + 1) <> all(:except::text[])
       order by l.name limit :limit::int8
@@ -180,7 +180,10 @@ removed as (
 ),
 heads as (
   insert into {schema}.log as l (name, length, has_more, expires_at)
-  select name, length, has_more, expires_at from chosen order by name collate "C"
+  select c.name, c.length, (
+    select 1 from {schema}.waits as w where w.log = c.name and w.above < c.length limit 1
+  ) is not null, c.expires_at
+  from chosen as c order by c.name collate "C"
   on conflict (name) do update
   set length = l.length + excluded.length, has_more = l.has_more or excluded.has_more
   returning l.name, l.length

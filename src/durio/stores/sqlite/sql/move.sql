@@ -81,7 +81,7 @@ order by kind, name
 
 -- name: export_logs(name, limit)
 -- only here: logs are exported from the store that is left.
-select name, length, has_more, expires_at from log
+select name, length, expires_at from log
 where name > :name order by name limit :limit
 
 -- name: measure_next_entries(log, offset, limit)
