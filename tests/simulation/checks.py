@@ -114,9 +114,8 @@ class Case:
                 code: int = end.fields["state"]
                 return STATE_BY_CODE[code].value
             return FINAL_KINDS[end.fields["kind"]]
-        # The release of a job carries out its requested cancel. A worker that leaves
-        # releases without an outcome, so the ledger has no line for it. The producer may
-        # have died before the reply.
+        # The release of a job carries out its requested cancel, whose reply may be lost. A
+        # worker that leaves releases without an outcome: the ledger has no line for it.
         return "cancelled" if self.of(n, "cancel.invoke") else None
 
     def is_new(self, n: int) -> bool:

@@ -219,11 +219,9 @@ class AttemptRunner:
             seconds = overrides.result_seconds
         keep, effects = attempt.keep, None
         if overrides is not None and overrides.plan is not None:
-            default = self.settings.retention.done_seconds
-            plan = overrides.plan.plan
+            plan, default = overrides.plan.plan, self.settings.retention.done_seconds
             keep, effects = kept_for_plan(claim, plan, result, keep, default)
-        done = Outcome(claim.id, claim.claim_no, 0, result, seconds, keep)
-        done = done._replace(effects=effects)
+        done = Outcome(*claim[:2], 0, result, seconds, keep, effects=effects)
         return done if attempt.plan is None else attempt.plan.added_to(done)
 
     def final_outcome(self, attempt: Attempt) -> Outcome:
