@@ -209,6 +209,14 @@ PLANTED = (
         RECOVERY,
     ),
     planted(
+        "failure_of_a_deleted_job_is_skipped",
+        "A plan whose dead job was discarded at once waits for ever.",
+        "maintenance/plans.py",
+        "job = await deleted_node(self.store, self.namespace, entry)",
+        "job = None",
+        RECOVERY,
+    ),
+    planted(
         "cancelled_job_is_no_failure",
         "A plan is resumed although a job of it stays cancelled.",
         "client/plan_record.py",

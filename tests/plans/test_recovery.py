@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durio import App, Context, Permanent, Retry, group
+from durio import App, Context, Keep, Permanent, Retry, group
 from durio.client.plan_record import stored_plan
 from durio.errors import JobDead, StoreUnavailable, WrongState
 from durio.model.effects import Effects
@@ -142,6 +142,45 @@ async def test_plan_with_a_job_that_was_cancelled_stays_failed(app: App):
         for each, state in ((first, "failed"), (second, "done")):
             await each.retry()
             assert await ended(plan) == state
+
+
+@virtual
+async def test_dead_job_that_is_deleted_at_once_fails_its_plan(app: App):
+    leaf, failures = declare(app), list[PlanFailure]()
+    broken.add("a")
+
+    @app.task(name="adds")
+    async def adds(ctx: Context) -> str:
+        ctx.add(leaf.s("a"))
+        return "added"
+
+    @app.task(name="alert")
+    async def alert(failure: PlanFailure) -> None:
+        failures.append(failure)
+
+    members = group(leaf.s("a"), leaf.s("b")), group(adds.s(), leaf.s("b"))
+    async with working(app):
+        for each in members:
+            plan: Any = await (each | leaf.si("c")).on_error(alert.s()).enqueue()
+            # The first look after its death, before the leader's: half a second apart.
+            while not await app.jobs(state="dead").count():
+                await app.clock.sleep(0.01)
+            assert await ended(plan, 0.0) == "running"
+            await app.jobs(state="dead").discard()
+            assert await ended(plan) == "failed"
+    assert [(one.task, one.text) for one in failures] == [("app.leaf", "a")] * 2
+    assert "c" not in ran
+
+
+@virtual
+async def test_waiting_job_that_keeps_nothing_fails_its_plan(app: App):
+    leaf = declare(app).options(retention=Keep(0))
+    async with working(app):
+        plan: Any = await (leaf.s("a") | leaf.si("b") | leaf.si("c")).enqueue()
+        stored = await stored_plan(await app.store(), app.name, id_bytes(plan.id))
+        (waiting,) = [await app.job(i.hex()) for i in stored.ids([1])]
+        await waiting.cancel()
+        assert await ended(plan) == "failed"
 
 
 @virtual

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from durio.maintenance.plan_deleted_nodes import deleted_node
 from durio.maintenance.plan_deletion import handle_due_plans, release_kept
 from durio.model.effects import Effects, Put
 from durio.model.errors import InvalidPlan
@@ -183,7 +184,9 @@ class PlanKeeper:
         for entry in entries:
             job = jobs.get(entry.job or b"")
             if job is None:
-                continue  # deleted
+                job = await deleted_node(self.store, self.namespace, entry)
+            if job is None:
+                continue  # its plan is gone
             for _ in range(TRIES_MAX):
                 if await self._fail(job, entry.tag, short_failure(entry.body)):
                     break
@@ -220,7 +223,7 @@ class PlanKeeper:
         for job in await self.store.get([job_id]):
             # If not, it was retried.
             return has_failed(job) or is_failing_by(plan, node)
-        return False  # deleted
+        return plan.record.state is not PlanState.DONE  # deleted
 
     async def _fail_plan(
         self,

@@ -198,7 +198,11 @@ async def change_records(
     store: Records, namespace: str, plan_id: bytes
 ) -> list[Record]:
     """Return the records of what jobs have done to their plan."""
-    kind, prefix = change_kind(namespace), plan_id.hex()
+    return await all_records(store, change_kind(namespace), plan_id.hex())
+
+
+async def all_records(store: Records, kind: str, prefix: str = "") -> list[Record]:
+    """Return all records of a kind whose names begin so."""
     found: list[Record] = []
     after = ""
     while True:
