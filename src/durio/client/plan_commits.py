@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from durio.client.calls import BATCH_BYTES, RestartingTask
 from durio.client.reliable_write import closed_before_stored
-from durio.model.effects import Effects
+from durio.model.effects import Effects, joined
 from durio.model.errors import StoreError
 from durio.ports.commit import ROWS_MAX, Commit, Committed
 
@@ -76,8 +76,9 @@ class PlanCommits:
         return batch
 
     async def _send(self, batch: Sequence[WaitingCommit]) -> None:
+        effects = joined(*(each.effects for each in batch))
         try:
-            answer = await self._store.commit(joined(batch), all_new=True)
+            answer = await self._store.commit(effects, all_new=True)
         except Exception as error:
             if isinstance(error, StoreError) or len(batch) == 1:
                 for each in batch:  # every caller repeats its own, or reports it
@@ -110,13 +111,3 @@ class PlanCommits:
         for each in batch:
             each.fail(closed_before_stored())
         return bool(self._waiting)
-
-
-def joined(batch: Sequence[WaitingCommit]) -> Effects:
-    if len(batch) == 1:
-        return batch[0].effects
-    return Effects(
-        [job for each in batch for job in each.effects.jobs],
-        [put for each in batch for put in each.effects.puts],
-        [append for each in batch for append in each.effects.appends],
-    )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from durio.client.plan_key import other_holder
-from durio.client.plan_record import missing_nodes, resume_after
+from durio.client.plan_record import READ_JOBS_MAX, missing_nodes, resume_after
 from durio.model.errors import InvalidPlan, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import StoredJob
@@ -24,7 +24,6 @@ from durio.ports.plan_reader import StoredPlan, find_whole_plan
 from durio.ports.plan_sweep import TRIES_MAX, overtaken, states_of
 from durio.ports.store import Store
 
-READ_JOBS_MAX = 200
 RESUMABLE = (PlanState.FAILED, PlanState.RUNNING)
 
 

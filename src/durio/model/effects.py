@@ -53,3 +53,15 @@ class Effects(NamedTuple):
     puts: Sequence[Put] = ()
     appends: Sequence[Append] = ()
     extends: Sequence[Extend] = ()
+
+
+def joined(*parts: Effects) -> Effects:
+    """Return all of these effects together, in this order."""
+    if len(parts) == 1:
+        return parts[0]
+    return Effects(
+        [job for each in parts for job in each.jobs],
+        [put for each in parts for put in each.puts],
+        [append for each in parts for append in each.appends],
+        [extend for each in parts for extend in each.extends],
+    )

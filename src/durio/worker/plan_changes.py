@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from durio.model.effects import Effects, Extend, Put
+from durio.model.effects import Effects, Extend, Put, joined
 from durio.model.errors import (
     DurioError,
     InvalidPlan,
@@ -325,15 +325,6 @@ def in_records(added: tuple[AddedNode, ...]) -> list[list[AddedNode]]:
             size = len(node.shape)
         parts[-1].append(node)
     return parts
-
-
-def joined(a: Effects, b: Effects) -> Effects:
-    return Effects(
-        [*a.jobs, *b.jobs],
-        [*a.puts, *b.puts],
-        [*a.appends, *b.appends],
-        [*a.extends, *b.extends],
-    )
 
 
 def refusal_error(conflict: Conflict) -> DurioError:
