@@ -139,7 +139,7 @@ PLANTED = (
     planted(
         "retry_leaves_what_was_cancelled",
         "The retry of a plan runs dead nodes only.",
-        "client/plan_record.py",
+        "client/plan_actions.py",
         "[n for n in [*cancelled[::-1], *dead] if n not in collected]",
         "[n for n in dead if n not in collected]",
         RECOVERY,
@@ -147,7 +147,7 @@ PLANTED = (
     planted(
         "one_retried_job_resumes_the_plan",
         "A plan runs again although another job of it is dead.",
-        "client/plan_record.py",
+        "client/plan_actions.py",
         "is_resumed = plan.record.state is PlanState.FAILED and not left",
         "is_resumed = plan.record.state is PlanState.FAILED",
         RECOVERY,
@@ -195,7 +195,7 @@ PLANTED = (
     planted(
         "retry_without_the_key",
         "A plan is resumed although another active plan has its key.",
-        "client/plan_record.py",
+        "client/plan_actions.py",
         "puts=[put, *await retaken_key(store, plan)]",
         "puts=[put]",
         Tests("tests/unit/client/test_plan_key.py"),
@@ -219,7 +219,7 @@ PLANTED = (
     planted(
         "cancelled_job_is_no_failure",
         "A plan is resumed although a job of it stays cancelled.",
-        "client/plan_record.py",
+        "client/plan_actions.py",
         "    failed |= await ending_nodes(store, plan, states)\n",
         "    failed = {n for n in failed if states.get(n) == DEAD}\n",
         RECOVERY,

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from durio import App
-from durio.client.plan_record import stored_plan
+from durio.client.plan_actions import stored_plan
 from durio.maintenance.plans import PlanKeeper
 from durio.model.effects import Effects
 from durio.model.ids import id_bytes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from durio import App, Context, Keep, Permanent, Retry, group
-from durio.client.plan_record import stored_plan
+from durio.client.plan_actions import stored_plan
 from durio.errors import JobDead, StoreUnavailable, WrongState
 from durio.model.effects import Effects
 from durio.model.ids import id_bytes

@@ -15,8 +15,8 @@ from durio.cli.plan_output import plan_row, replaced_fields, show_plan
 from durio.cli.prompts import BY_OPTION, operator
 from durio.cli.table import Column
 from durio.client.namespaces import apps_in
+from durio.client.plan_actions import cancel_plan, retry_plan
 from durio.client.plan_list import ListedPlan, list_plans
-from durio.client.plan_record import cancel_plan, retry_plan
 from durio.client.plan_view import jobs_of, plan_status, plan_tree
 from durio.model.errors import (
     DurioError,

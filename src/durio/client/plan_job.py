@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from durio.client.handle import DESCRIBE_SECONDS, Job, JobClient
 from durio.client.job_view import job_errors
-from durio.client.plan_record import cancel_plan, retry_plan, stored_plan
+from durio.client.plan_actions import cancel_plan, retry_plan, stored_plan
 from durio.client.plan_view import PlanStatus as PlanStatus
 from durio.client.plan_view import (
     counts_of,

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from durio.client.plan_actions import READ_JOBS_MAX, missing_nodes, resume_after
 from durio.client.plan_key import other_holder
-from durio.client.plan_record import READ_JOBS_MAX, missing_nodes, resume_after
 from durio.model.errors import InvalidPlan, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import StoredJob
