@@ -1,6 +1,7 @@
 """`ctx.replace(plan)` and `ctx.add(signature)`: tasks that change the plan they run in."""
 
 import asyncio
+import threading  # noqa: TID251 - the thread of a task beside virtual time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -207,19 +208,22 @@ async def test_cancelling_reaches_plans_in_places_of_nodes(app: App) -> None:
 @virtual(settings=QUICK)
 async def test_a_cancel_before_the_replacement_cancels_it_too(app: App) -> None:
     """A running job finishes after the cancel, and puts a plan in its place."""
-    tasks = Crawler(app)
+    tasks, finished = Crawler(app), threading.Event()
 
     @app.task(name="stubborn")
     def stubborn() -> int:
         ctx = Context.current()
         while not ctx.cancelled:
             pass
+        finished.set()
         return ctx.replace(tasks.later.s(5))
 
     async with working(app):
         handle = await (stubborn.s() | tasks.double.s()).enqueue()
         await app.clock.sleep(5)
         await handle.cancel()
+        # Virtual time does not wait for the thread of the task.
+        await asyncio.to_thread(finished.wait, 60)  # noqa: TID251
         await app.clock.sleep(20)
         for record in await plan_records(app):
             status = await (await app.plan(record.name)).status()
