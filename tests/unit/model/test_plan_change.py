@@ -2,11 +2,14 @@
 
 import msgspec
 
-from durio.model.job import Claim
+from durio.model.job import Claim, NewJob
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd
+from durio.model.options import NO_OPTIONS, stored_options
 from durio.model.outcome import KeepRule
-from durio.model.plan_change import inherited_ends
+from durio.model.plan_change import ADDED_FROM, inherited_ends
 from durio.model.plan_kept import UNTIL_PLAN_ENDS, kept_for_plan, retentions
+from durio.model.plan_payload import node_text
+from durio.model.plan_place import PlanPlace
 
 JOB = bytes.fromhex("018bcfe568007005a51cc5d900000015")
 PLAN = "018bcfe5-6800-7005-a51c-c5d900000014"
@@ -49,3 +52,13 @@ def test_a_short_retention_of_the_app_waits_for_the_plan_too():
     assert effects is not None
     ((_, (entry,), _),) = effects.appends
     assert retentions([(entry.uid, entry.body)]) == {None: [JOB]}
+
+
+def test_a_message_names_a_node_by_number_or_as_added():
+    for number, text in (
+        (3, "node 3 (shop.a)"),
+        (ADDED_FROM, "an added member (shop.a)"),
+    ):
+        opts = stored_options(NO_OPTIONS, "shop.a", 100, PlanPlace(PLAN, number, None))
+        node = NewJob(JOB, "shop:a", 4, "shop.a", b"", opts=opts)
+        assert node_text(node) == text
