@@ -201,8 +201,8 @@ PLANTED = (
         Tests("tests/unit/client/test_plan_key.py"),
     ),
     planted(
-        "inner_plan_is_deleted_early",
-        "A plan that was ended with the plan around it is deleted at once.",
+        "retried_plan_is_deleted",
+        "A plan that is retried while it is due is deleted.",
         "maintenance/plan_deletion.py",
         "if plan is None or plan.version != record.version:",
         "if plan is None:",

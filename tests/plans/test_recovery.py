@@ -9,11 +9,13 @@ import pytest
 from durio import App, Context, Keep, Permanent, Retry, group
 from durio.client.plan_actions import stored_plan
 from durio.errors import JobDead, StoreUnavailable, WrongState
+from durio.maintenance.plan_deletion import handle_due_plans
 from durio.model.effects import Effects
 from durio.model.ids import id_bytes
 from durio.model.plan_failure import fails_plan
 from durio.model.plan_layout import lay_out
 from durio.plans import Collected, PlanFailure, PlanJob, Signature
+from durio.ports.records import Due
 from tests.faults.faulty_store import FaultyStore
 from tests.plans.memory_engine import PLAN
 from tests.unit.app.app_harness import virtual, working
@@ -249,6 +251,27 @@ async def test_cancelled_plan_in_the_place_of_a_job_is_resumed(app: App):
         assert await ended(plan) == "cancelled"
         assert await plan.retry() > 0
         assert await plan.result(timeout=60) == ["a", ["b", "c"]]
+
+
+@virtual
+async def test_plan_that_is_retried_while_it_is_due_is_not_deleted(app: App):
+    leaf = declare(app)
+    broken.add("a")
+    async with working(app):
+        plan = await group(leaf.s("a")).enqueue()
+        assert await ended(plan) == "failed"
+    await app.clock.sleep(365 * 86400)
+
+    class Overtaken(FaultyStore):
+        async def due_records(self, kind: str, *, limit: int) -> Due:
+            due = await self.store.due_records(kind, limit=limit)
+            assert len(due.records) == 1
+            await plan.retry()
+            return due
+
+    overtaken: Any = Overtaken(await app.store(), app.clock)
+    await handle_due_plans(overtaken, app.name, app.clock.now())
+    assert (await plan.status()).state == "running"
 
 
 @virtual
