@@ -3,7 +3,7 @@
 A large plan begins with its record, marked as not whole: the leader finds its jobs by it if
 the writer dies. Each commit also writes that record, so that nothing is written any more
 once the leader has given the plan up. The last one marks the plan as whole and lets its
-first jobs start.
+first jobs start. Jobs that may be refused are in the first commit: then nothing is stored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,15 @@ from durio.model.plan_record import (
 from durio.ports.commit import ROWS_MAX
 
 CHUNK_JOBS = ROWS_MAX - 1  # and the record
+FIRST_ROWS = ROWS_MAX - 2  # and the record, and that of a key
+
+
+def refusable_first(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Return jobs with keys and one of each queue before the others."""
+    by_lane = {job.lane: job.id for job in reversed(jobs)}
+    first = [job for job in jobs if job.key or job.id == by_lane[job.lane]]
+    known = {job.id for job in first}
+    return [*first, *(job for job in jobs if job.id not in known)]
 
 
 class PlanWrites:
@@ -39,12 +48,13 @@ class PlanWrites:
     ) -> None:
         self.namespace = namespace
         self.id = plan_id
-        self.jobs = jobs
+        self.jobs = jobs if go is None else refusable_first(jobs)
         self.go = go  # the log that its first jobs wait for; None: it is not large
         # A shape that is too long for the record is in a log.
         parts = [NewEntry(part) for part in shape_entries(record.shape)]
         self._appends = [Append(shape_log(namespace, plan_id), parts)] if parts else []
         self.record = replace(record, shape=None) if parts else record
+        self._first_jobs = max(0, FIRST_ROWS - len(parts))
 
     def at_once(self, puts: Sequence[Put] = ()) -> Effects:
         """Return the one commit of a plan that is not large, with other records."""
@@ -52,11 +62,12 @@ class PlanWrites:
 
     def first(self, now: float, puts: Sequence[Put] = ()) -> Effects:
         """Return the first commit of a large plan, with other records."""
-        return Effects((), [self._unfinished(now, 0), *puts], self._appends)
+        unfinished = [self._unfinished(now, 0), *puts]
+        return Effects(self.jobs[: self._first_jobs], unfinished, self._appends)
 
     def chunks(self) -> Iterator[Sequence[NewJob]]:
         """Yield the jobs of each further commit but the last."""
-        for at in range(0, len(self.jobs), CHUNK_JOBS):
+        for at in range(self._first_jobs, len(self.jobs), CHUNK_JOBS):
             yield self.jobs[at : at + CHUNK_JOBS]
 
     def chunk(self, jobs: Sequence[NewJob], now: float, version: int) -> Effects:
