@@ -1,5 +1,7 @@
 """What a store promises about leases: a lease that has ended never comes back."""
 
+import math
+
 from durio.model.errors import DurioError
 from durio.model.job import CANCELLED, READY
 from durio.model.outcome import OutcomeKind
@@ -140,13 +142,26 @@ async def another_boot_ends_every_lease(scene: Scene) -> None:
     assert token > leader
 
 
-@chapter.promise(needs=("open_second",))
-async def a_foreign_write_contests_a_lease(scene: Scene) -> None:
-    """Another process wrote since the last renewal, so the lease may be taken."""
-    worker = await scene.worker()
+@chapter.promise()
+async def a_later_renewal_of_another_worker_is_seen(scene: Scene) -> None:
+    """That worker may take our jobs once our lease has ended.
+
+    Writes of other processes and workers of another App do not count. A store that cannot
+    tell reports infinity.
+    """
+    worker, other = await scene.worker(), await scene.other()
+    later = await other.register(info(), LEASE_SECONDS)
+    elsewhere = await other.register(info("blog"), LEASE_SECONDS)
     await scene.store.renew(worker, LEASE_SECONDS)
-    await (await scene.other()).enqueue([scene.job()])
-    assert (await scene.store.health(worker)).is_contested
+    scene.clock.advance(0.5)
+    await other.renew(elsewhere, LEASE_SECONDS)
+    await other.enqueue([scene.job()])
+    before = (await scene.store.health(worker)).behind_seconds
+    await other.renew(later, LEASE_SECONDS)
+    behind = (await scene.store.health(worker)).behind_seconds
+    assert before == math.inf or (before <= 0.0 and 0.5 <= behind < math.inf)
+    await scene.lose(worker)
+    assert (await scene.store.health(worker)).behind_seconds == math.inf
 
 
 # --- leading

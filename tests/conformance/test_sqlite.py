@@ -55,7 +55,6 @@ def test_only_memory_leaves_promises_out() -> None:
 
 
 LEFT_OUT = [
-    ("memory", "a_foreign_write_contests_a_lease"),
     ("memory", "a_death_on_this_host_is_seen_at_once"),
     *(
         ("memory", promise.name)

@@ -1,6 +1,7 @@
 """One file, several processes: exclusive claims, crashes, forks, stalls, doorbells."""
 
 import asyncio
+import math
 import os
 import signal
 from pathlib import Path
@@ -155,8 +156,8 @@ def test_a_stall_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
             while (stall := (await store.health()).stalled_by) is None:
                 await CLOCK.sleep(0.001)
             assert stall.pid == process.pid
-            # Nobody has committed since we renewed, and the question does not wait.
-            assert not (await store.health(worker)).is_contested
+            # No other worker has renewed, and the question does not wait.
+            assert (await store.health(worker)).behind_seconds == -math.inf
             process.stdin.write("\n")
             process.stdin.flush()
             assert (await write)[0].created

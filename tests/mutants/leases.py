@@ -13,8 +13,16 @@ CLOCK_IS_SET = tuple(
 CLOCKS_ARE_WRONG = tuple(
     (20.0 * n, "skew", f"worker-{n % 4}", 0.0, 0.1) for n in range(1, 5)
 )
-# No worker can write for longer than a lease; then all can.
-DISK_IS_FULL = tuple((40.0 * n, "store_full", "*", 12.0, 0.5) for n in range(1, 6))
+# No worker can write for longer than a lease; then all can, and a new one starts.
+DISK_IS_FULL = tuple(
+    (70.0 * n + after, kind, node, seconds, 0.5)
+    for n in range(1, 4)
+    for after, kind, node, seconds in (
+        (0.0, "store_full", "*", 40.0),
+        (10.0, "kill", "worker-0", 30.2),
+    )
+)
+RARE_RENEWALS = {"lease_seconds": 30.0, "heartbeats": 3, "concurrency": 10}
 
 PLANTED = (
     Mutant(
@@ -66,7 +74,8 @@ PLANTED = (
                 "return True",
             ),
         ),
-        (Seeds(60, {"lease_seconds": 6.0}, DISK_IS_FULL),),
+        # Renewals are tried every 2.5 s meanwhile: some come after the new worker.
+        (Seeds(20, RARE_RENEWALS, DISK_IS_FULL),),
     ),
     Mutant(
         "lease_not_renewed",
@@ -86,15 +95,13 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/lease.py",
-                "        return Renewed(alive=False, cancels=[])\n"
-                "    remember_data_version",
+                "        return Renewed(alive=False, cancels=[])",
                 "        tx.db.rows(\n"
                 "            'insert into worker (id, namespace, info, boot, expires_at, has_bell, has_life)'\n"
                 "            \" select ?1, coalesce((select namespace from worker), ''), '{}', ?2, ?3, 0, 0\",\n"
                 "            (worker, tx.boot, tx.monotonic_seconds + lease_seconds),\n"
                 "        )\n"
-                "        return Renewed(alive=True, cancels=[])\n"
-                "    remember_data_version",
+                "        return Renewed(alive=True, cancels=[])",
             ),
         ),
         (Promises("lease.a_rescued_worker_never_comes_back"),),
@@ -149,6 +156,18 @@ PLANTED = (
             ),
         ),
         (Promises("exchange.a_worker_whose_lease_is_over_claims_nothing"),),
+    ),
+    Mutant(
+        "full_disk_ends_the_lease",
+        "A worker gives its jobs up when its lease ends on a full disk.",
+        (
+            Patch(
+                HEARTBEAT,
+                "        return behind_seconds > self._lease_seconds - fresh_seconds",
+                "        return True or behind_seconds > fresh_seconds",
+            ),
+        ),
+        (Seeds(20, RARE_RENEWALS, DISK_IS_FULL),),
     ),
     Mutant(
         "worker_does_not_fence_itself",

@@ -32,10 +32,6 @@ ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
 PLAN_JOBS_FIRST = 100_000  # numbers of jobs that belong to plans begin here
 PLANS = "plan:"  # begin of the kind of records that plans have
-WRITES = {
-    *("enqueue", "exchange", "register", "renew", "leave", "lead"),
-    *("rescue", "promote", "prune", "act", "commit"),
-}
 
 
 class LedgerLine(NamedTuple):
@@ -142,7 +138,6 @@ class CallRecorder:
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self.store = store
         self.ledger = ledger
-        self.writes: Counter[str] = Counter()
         # Kind and name of a record -> the number of its plan, and what was noted last.
         self.plans: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
 
@@ -151,8 +146,6 @@ class CallRecorder:
     ) -> None:
         """Record a call that the store has executed."""
         self.ledger.calls[method] += 1
-        if method in WRITES:
-            self.writes[node.name] += 1
         match method:
             case "enqueue":
                 self._stored(node, args[0], answer)
@@ -214,9 +207,9 @@ class CallRecorder:
         for one in answer.rejected:
             refused[one.id, one.claim_no].append(one.already_stored)
         left = Counter((outcome.id, outcome.claim_no) for outcome in outcomes)
-        for outcome in outcomes:
+        for outcome in sorted(outcomes, key=is_no_success):
             key = outcome.id, outcome.claim_no
-            # Of several outcomes of one claim the store takes the first.
+            # Of several outcomes of one claim the store takes `done`, or else the first.
             landed = refused[key].pop(0) if left[key] <= len(refused[key]) else None
             left[key] -= 1
             if outcome.kind == OutcomeKind.PROGRESS:
@@ -309,6 +302,10 @@ class CallRecorder:
 
     def _n(self, job_id: bytes) -> int | None:
         return self.ledger.number_of.get(job_id)
+
+
+def is_no_success(outcome: Outcome) -> bool:
+    return outcome.kind != OutcomeKind.DONE
 
 
 def number_in(payload: bytes) -> int:

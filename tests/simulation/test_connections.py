@@ -1,16 +1,14 @@
 """Connections that break under calls: late first tries occur and do no harm."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from durio.testing.clock import STARTED_SECONDS
 from tests.simulation.nemesis import Fault
-from tests.simulation.network import LATE_SECONDS_MAX, SimulatedLink, Trouble
+from tests.simulation.network import SimulatedLink
 from tests.simulation.scenario import Played, play
 from tests.simulation.workload import Wish
-from tests.simulation.world import World
 
 KNOBS = {
     "seconds": 60.0,
@@ -46,32 +44,6 @@ def test_a_first_try_that_comes_after_the_end_is_known_again() -> None:
     assert played.violations == []
     assert stored_after_their_end(played) >= 3
     assert played.digest == broken_world().digest
-
-
-class Exchanges:
-    """A store and its observer, which count exchanges."""
-
-    def __init__(self) -> None:
-        self.store: Any = self
-        self.writes: Counter[str] = Counter()
-
-    async def exchange(self, _worker: int) -> None:
-        self.writes["exchange"] += 1
-
-    def executed(self, *_: object) -> None: ...
-
-
-@pytest.mark.parametrize(("full_until", "writes"), [(0.0, 1), (float("inf"), 0)])
-def test_a_late_try_writes_nothing_to_a_full_disk(
-    full_until: float, writes: int
-) -> None:
-    """Else other workers would see a write, and give up jobs that nobody can take."""
-    world, server = World(1), Exchanges()
-    trouble = Trouble(full_until=full_until)
-    SimulatedLink(world.director, server, trouble)._do_late("exchange", (1,), {})
-    world.run(world.director.clock.sleep(LATE_SECONDS_MAX + 1))
-    assert server.writes["exchange"] == writes
-    world.close()
 
 
 def test_a_store_that_would_not_know_it_again_is_found_out(

@@ -1,6 +1,5 @@
 """A simulated process is the same on every machine: only the scenario configures it."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ class SilentObserver:
 
     def __init__(self) -> None:
         self.store: Any = None
-        self.writes: Counter[str] = Counter()
 
     def executed(self, *_: object) -> None:
         raise AssertionError("nothing was asked")

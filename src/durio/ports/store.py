@@ -35,7 +35,8 @@ class Health(NamedTuple):
     """The state of a store as this process sees it."""
 
     stalled_by: Stall | None  # the process that keeps our writes waiting
-    is_contested: bool  # whether another process may have written meanwhile
+    # By how much the newest renewal of another worker is later than that of this worker.
+    behind_seconds: float
 
 
 class Store(
@@ -74,9 +75,10 @@ class Store(
 
         Without a worker this never suspends, because `stalled_by` is known in this process.
 
-        `is_contested`: whether another process may have written since this worker last
-        renewed its lease, or called this. A worker that cannot renew because nothing can
-        write (a full disk, a stopped writer) need not give up its jobs. It is True if the
-        store cannot tell, or if no worker is named.
+        `behind_seconds` compares the leases of the workers of one namespace, as if all had
+        the same length; it is negative if this worker renewed last. A worker that cannot
+        renew because no worker can (a full disk, a stopped writer) need not give up its
+        jobs. It is infinite if the store cannot tell, if the worker's lease was taken, or
+        if no worker is named.
         """
         ...

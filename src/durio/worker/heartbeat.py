@@ -8,13 +8,16 @@ renewal: at the end of the lease minus a margin the heartbeat fences the worker,
 another worker may take its jobs. No call may last beyond that deadline, so a store that
 hangs gets only the time that is left.
 
-When no process can write (a full disk, a stopped writer), no process can take the jobs
-either. A store that can detect this reports it (`is_contested`), and the worker keeps its
-jobs and outcomes until writes work again. After a renewal that timed out the next one is
-sent immediately, so that it is the first write when writing is possible again.
+When no worker can renew (a full disk, a stopped writer), no worker takes the jobs of others
+either: it does so only while its own lease is fresh (`WorkerIdentity.may_rescue`). A store
+that can compare the renewals reports it (`Health.behind_seconds`), and the worker keeps its
+jobs and outcomes until writes work again. On a full disk some small writes still succeed, so
+writes of others alone mean nothing. After a renewal that timed out the next one is sent
+immediately, so that it is the first write when writing is possible again.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
@@ -27,9 +30,9 @@ from durio.ports.lease import Command, Renewed, Vitals
 from durio.ports.store import Health, Store
 from durio.telemetry.emit import Emit
 from durio.worker.deadline import NEVER
-from durio.worker.worker_config import WorkerIdentity
+from durio.worker.worker_config import FRESH_RENEWALS, WorkerIdentity
 
-BLOCKED_TRIES = 4  # renewals per interval, while no process can write
+BLOCKED_TRIES = 4  # renewals per interval, while no worker can renew
 NO_CHILDREN = ChildVitals(0.0, 0, 0)
 
 
@@ -143,7 +146,7 @@ class Heartbeat:
         self._lease_seconds = lease_seconds
         self._interval_seconds = interval_seconds
         self._margin_seconds = min(5.0, lease_seconds / 6)
-        self._is_write_blocked = False  # no process could write at the last check
+        self._is_write_blocked = False  # no worker could renew at the last check
         self._has_timed_out = False  # the last renewal waited for its whole timeout
         self._on_cancels = on_cancels
         self._on_lost = on_lost
@@ -225,7 +228,7 @@ class Heartbeat:
         if not renewed.alive:
             self._on_lost(me)
             return
-        if began - self._identity.renewed_at > 2 * self._interval_seconds:
+        if not self._identity.is_fresh(began, self._interval_seconds):
             self._identity.resumed_at = self._clock.monotonic()
         self._identity.renewed_at = began
         self._is_write_blocked = False
@@ -240,16 +243,21 @@ class Heartbeat:
         age = self._clock.monotonic() - self._identity.renewed_at
         text = str(error) or type(error).__name__
         self._emit("lease.unrenewed", worker=me, seconds=round(age, 1), error=text)
-        # Read each time: the result says whether others could write recently.
-        stall, is_contested = await self._health(me)
+        stall, behind_seconds = await self._health(me)
         if stall is not None:
             self._emit("store.stalled", pid=stall.pid, seconds=round(stall.seconds, 1))
+        is_contested = self._is_contested(behind_seconds)
         self._is_write_blocked = not is_contested
         if self._left_seconds() > 0 or me != self._identity.id:
             return
-        # Others can write: try once more, because the block may have just ended.
+        # Others can renew: try once more, because the block may have just ended.
         if is_contested and await self._try(me, self._margin_seconds / 2) is not None:
             self._on_lost(me)
+
+    def _is_contested(self, behind_seconds: float) -> bool:
+        """Whether another worker will still be fresh when our lease ends."""
+        fresh_seconds = FRESH_RENEWALS * self._interval_seconds
+        return behind_seconds > self._lease_seconds - fresh_seconds
 
     async def _health(self, me: int) -> Health:
         seconds = max(self._left_seconds(), self._margin_seconds / 8)
@@ -257,4 +265,4 @@ class Heartbeat:
             async with asyncio.timeout(min(self._interval_seconds, seconds)):
                 return await self._store.health(me)
         except (StoreError, TimeoutError):
-            return Health(stalled_by=None, is_contested=True)
+            return Health(stalled_by=None, behind_seconds=math.inf)

@@ -1,6 +1,7 @@
 """What is refused at open, what a full disk does, and callers that cannot wait."""
 
 import asyncio
+import math
 import sqlite3
 import threading  # noqa: TID251 - a second loop lives in a second thread
 from collections.abc import Callable
@@ -131,7 +132,7 @@ def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
         with pytest.raises(StoreFull) as told:
             await store.enqueue(big)
         assert not told.value.unknown
-        assert not (await store.health(worker)).is_contested
+        assert (await store.health(worker)).behind_seconds == -math.inf
         assert await store.states([job.id for job in big]) == {}
         await store.context.writer.write_outside(lambda db: db.rows(f"{limit}=1000000"))
         done = Outcome(claim.id, claim.claim_no, 0, b"1")
@@ -139,25 +140,6 @@ def test_a_full_disk_loses_nothing_and_passes(tmp_path: Path) -> None:
         assert all(answer.created for answer in await store.enqueue(big))
 
     run_on_store(tmp_path / "jobs.db", story)
-
-
-def test_another_commit_contests_a_lease(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.db"
-
-    async def story(store: SqliteStore) -> None:
-        worker = await store.register(INFO, 30)
-        await store.enqueue([new_job()])
-        assert not (await store.health(worker)).is_contested
-        second = SqliteStore(str(path), CLOCK)
-        await second.open()
-        await second.enqueue([new_job()])
-        assert (await store.health(worker)).is_contested
-        assert (await store.renew(worker, 30)).alive
-        assert not (await store.health(worker)).is_contested
-        assert (await store.health(worker + 1)).is_contested
-        await second.close()
-
-    run_on_store(path, story)
 
 
 def in_another_thread(act: Callable[[], None]) -> threading.Thread:

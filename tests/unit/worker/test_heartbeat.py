@@ -38,7 +38,7 @@ class FullStore:
         raise StoreFull("the disk is full", cure="")
 
     async def health(self, _worker: int) -> Health:
-        return Health(stalled_by=None, is_contested=False)
+        return Health(stalled_by=None, behind_seconds=0.0)
 
 
 def heartbeat_of(clock: Any, store: Any, worker: int) -> Heartbeat:

@@ -307,7 +307,7 @@ async def test_a_renewal_waits_past_no_deadline_when_others_write_again(app: App
         others: list[str] = []
 
         async def health(_worker: int) -> Health:
-            return Health(stalled_by=None, is_contested=bool(others))
+            return Health(stalled_by=None, behind_seconds=25.0 if others else 0.0)
 
         worker.heartbeat._on_lost = note
         faulty.health = health
@@ -337,7 +337,7 @@ async def test_while_nobody_can_write_a_renewal_is_always_in_line(
             return await renew(*args)
 
         async def health(_worker: int) -> Health:
-            return Health(stalled_by=None, is_contested=False)
+            return Health(stalled_by=None, behind_seconds=0.0)
 
         me, renewed_at = worker.identity.id, worker.identity.renewed_at
         faulty.renew, faulty.health = wait_in_line, health

@@ -8,6 +8,7 @@ parent's connection. So the child drops these connections without closing them, 
 its own.
 """
 
+import math
 import os
 import weakref
 
@@ -138,12 +139,9 @@ class PostgresStore(
         return await self.context.wakeups.wait(worker, timeout_seconds)
 
     async def health(self, worker: int | None = None) -> Health:
-        """Report a contested store that is never stalled.
-
-        Contested means that others may write while we cannot reach the server.
-        """
+        """Report no stall; others may renew while we cannot reach the server."""
         del worker
-        return Health(stalled_by=None, is_contested=True)
+        return Health(stalled_by=None, behind_seconds=math.inf)
 
     async def migration_status(self) -> MigrationStatus:
         return await self.context.connections.read_many(migration_status)

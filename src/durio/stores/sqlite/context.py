@@ -27,8 +27,6 @@ class SqliteContext:
     live_events: SqliteLiveEvents
     # Shown with each worker, because all should have the same.
     synchronous: str = "full"
-    # By worker: `data_version` at its last renewal or `is_contested`, see lease.py.
-    renewed_versions: dict[int, int] = field(default_factory=dict[int, int])
     # By namespace: what its workers must know, as far as this process has asked.
     protocols: dict[str, int] = field(default_factory=dict[str, int])
     openers: int = 0  # calls of `open` that have opened it or still wait for it

@@ -8,6 +8,7 @@ A life lock is taken and a wakeup registered before the worker's row becomes vis
 released after the row is deleted. So a process that sees the row can trust both.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ FIND_PAUSED_LANES = statement("find_paused_lanes")
 DELETE_WORKER = statement("delete_worker")
 FIND_HELD_JOBS = statement("find_held_jobs")
 TAKE_LEASE = statement("take_lease")
+COMPARE_RENEWALS = statement("compare_renewals")
 FIND_OLD_WORKERS = statement("find_old_workers")
 REQUIRE_PROTOCOL = statement("require_protocol")
 
@@ -55,10 +57,9 @@ class SqliteLease(SqliteCapability):
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease, before all other requests that wait to be written."""
-        context = self.context
         vitals_json = None if vitals is None else json_text(vitals)
-        return await context.writer.write(
-            lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json),
+        return await self.context.writer.write(
+            lambda tx: renew_worker(tx, worker, lease_seconds, vitals_json),
             urgent=True,
         )
 
@@ -106,23 +107,23 @@ class SqliteLease(SqliteCapability):
         return await self.context.writer.write(work)
 
 
-async def is_contested(context: SqliteContext, worker: int) -> bool:
-    """Whether another process has committed since this worker's last renewal or last call.
+async def seconds_behind(context: SqliteContext, worker: int) -> float:
+    """Return how much later another worker renewed than this one; infinite: unknown.
 
-    This reads the writer's connection, where `data_version` changes only with commits of
-    others. While the writer waits for its turn or cannot write, the connection is idle and
-    can be read. Only during a transaction this waits, at most 1 s.
+    This reads on the writer's connection. While the writer waits for its turn or cannot
+    write, the connection is idle. Only during a transaction this waits, at most 1 s.
     """
+
+    def look(db: Database) -> float:
+        rows = db.rows(COMPARE_RENEWALS, (worker,))
+        return rows[0][0] if rows else math.inf
+
     for _ in range(PEEKS_MAX):
-        renewed = context.renewed_versions.get(worker)
-        if renewed is None:
-            return True
-        seen = context.writer.peek(data_version)
-        if seen is not None:
-            context.renewed_versions[worker] = seen
-            return seen != renewed
+        behind = context.writer.peek(look)
+        if behind is not None:
+            return behind
         await context.clock.sleep(PEEK_SECONDS)
-    return True
+    return math.inf
 
 
 def register_worker(
@@ -148,23 +149,17 @@ def register_worker(
     tx.after_rollback.append(lambda: release_worker_files(context, worker))
     has_life = context.life_locks is not None and context.life_locks.begin(worker)
     tx.db.rows(SET_WORKER_FLAGS, (worker, context.wakeups.register(worker), has_life))
-    remember_data_version(tx, context, worker)
     return worker
 
 
 def renew_worker(
-    tx: SqliteTransaction,
-    context: SqliteContext,
-    worker: int,
-    lease_seconds: float,
-    vitals: str | None,
+    tx: SqliteTransaction, worker: int, lease_seconds: float, vitals: str | None
 ) -> Renewed:
     """Extend the lease of a worker that is not marked; return the commands for it."""
     values = (worker, tx.monotonic_seconds + lease_seconds, tx.boot, vitals)
     rows = tx.db.rows(RENEW_WORKER, values)
     if not rows:
         return Renewed(alive=False, cancels=[])
-    remember_data_version(tx, context, worker)
     cancels = tx.db.rows(FIND_CANCEL_REQUESTS, (worker,))
     paused = tx.db.rows(FIND_PAUSED_LANES, namespace_span(rows[0][0]))
     commands = list_records(tx.db, commands_kind(worker), "", "", tx.now, COMMANDS_MAX)
@@ -174,19 +169,6 @@ def renew_worker(
         commands=[command_of(record) for record in commands],
         paused=frozenset(name for (name,) in paused),
     )
-
-
-def remember_data_version(
-    tx: SqliteTransaction, context: SqliteContext, worker: int
-) -> None:
-    """Remember, after the commit, which state of the file our renewal was written on."""
-    seen = data_version(tx.db)
-    tx.after_commit.append(lambda: context.renewed_versions.update({worker: seen}))
-
-
-def data_version(db: Database) -> int:
-    """Return a number that changes when another connection has committed."""
-    return db.value("pragma data_version")
 
 
 def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) -> None:
@@ -199,7 +181,6 @@ def remove_worker(tx: SqliteTransaction, context: SqliteContext, worker: int) ->
 
 
 def release_worker_files(context: SqliteContext, worker: int) -> None:
-    context.renewed_versions.pop(worker, None)
     context.wakeups.remove(worker)
     if context.life_locks is not None:
         context.life_locks.end(worker)

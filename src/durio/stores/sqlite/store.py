@@ -3,6 +3,7 @@
 `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, `?options`.
 """
 
+import math
 import os
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote
@@ -17,13 +18,14 @@ from durio.stores.sqlite.commit import SqliteCommit
 from durio.stores.sqlite.context import SqliteContext
 from durio.stores.sqlite.control import SqliteControl
 from durio.stores.sqlite.database import (
+    Database,
     DriverName,
     check_library,
     check_other_libraries,
 )
 from durio.stores.sqlite.enqueue import SqliteEnqueue
 from durio.stores.sqlite.exchange import SqliteExchange
-from durio.stores.sqlite.lease import SqliteLease, data_version, is_contested
+from durio.stores.sqlite.lease import SqliteLease, seconds_behind
 from durio.stores.sqlite.live import SqliteLive
 from durio.stores.sqlite.live_events import (
     LocalLiveEvents,
@@ -172,11 +174,11 @@ class SqliteStore(
         return await poll_for_change(context, timeout_seconds) if wake is None else wake
 
     async def health(self, worker: int | None = None) -> Health:
-        """Report which process keeps our writes waiting, and whether others could write."""
+        """Report which process keeps our writes waiting, and whether others could renew."""
         stall = None if self._context is None else self._context.lock.stall()
         if worker is None:
-            return Health(stall, is_contested=True)
-        return Health(stall, await is_contested(self.context, worker))
+            return Health(stall, behind_seconds=math.inf)
+        return Health(stall, await seconds_behind(self.context, worker))
 
     async def migration_status(self) -> MigrationStatus:
         return await self.context.reader.read(migration_status)
@@ -272,7 +274,6 @@ class SqliteStore(
             return
         context.writer.after_fork_in_child()
         context.reader.after_fork_in_child()
-        context.renewed_versions.clear()
         context.wakeups.forget()
         context.live_events.forget()
         if context.life_locks is not None:
@@ -280,6 +281,11 @@ class SqliteStore(
         if self._path is None:
             self._context = None
             self._is_open = False
+
+
+def data_version(db: Database) -> int:
+    """Return a number that changes when another connection has committed."""
+    return db.value("pragma data_version")
 
 
 async def poll_for_change(context: SqliteContext, timeout_seconds: float) -> Wake:

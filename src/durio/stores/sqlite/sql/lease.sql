@@ -18,6 +18,16 @@ update worker set expires_at = :expires_at, boot = :boot, vitals = coalesce(:vit
 where id = :worker and not rescued and boot = :boot
 returning namespace
 
+-- name: compare_renewals(worker)
+-- only here: on PostgreSQL other workers may renew while one cannot reach the server.
+-- No row: the lease was taken. -1e999 (minus infinity): there is no other worker.
+select coalesce(max(other.expires_at) - mine.expires_at, -1e999)
+from worker mine left join worker other
+  on other.namespace = mine.namespace and other.id <> mine.id and other.boot = mine.boot
+    and not other.rescued
+where mine.id = :worker and not mine.rescued
+group by mine.id
+
 -- name: find_cancel_requests(worker)
 -- only here: PostgreSQL reads these in the statement that renews.
 -- Running jobs of this worker that should be cancelled.
