@@ -250,6 +250,11 @@ refusals: dict[str, tuple[Make, type[DurioError], list[str]]] = {
         InvalidPlan,
         ["chunks cannot have 0 calls"],
     ),
+    "chunks of too many": (
+        lambda: add.chunks([(1, 2)], 1_000_001),
+        InvalidPlan,
+        ["1000001 calls", "from 1 to 1,000,000"],
+    ),
     "chunks of a text": (
         lambda: add.chunks([(1, 2)], "5"),  # type: ignore[arg-type]
         InvalidPlan,
@@ -324,6 +329,10 @@ def test_too_many_members(monkeypatch: pytest.MonkeyPatch):
     assert group([member] * 100).size == 100
     with declined(InvalidPlan, "101 members, over the bound of 100", "chunks"):
         group(repeat(member))  # without an end
+    with declined(InvalidPlan, "101 members"):
+        fetch.map(repeat("a"))
+    with declined(InvalidPlan, "101 members"):
+        add.chunks(repeat((1, 2)), 5)
     with declined(InvalidPlan, "102 members"):
         group(chain([member, *[fetch.s()] * 50]) for _ in range(2))
 

@@ -1,27 +1,34 @@
 """Mistakes in plans that are found when they are stored or while they run."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain as joined
 from typing import Any
 
+import apsw
 import pytest
 
-from durio import App, Context, Permanent, Retry
+from durio import App, Context, Permanent, Retry, State
+from durio.client.plan_actions import stored_plan
 from durio.errors import (
     DurioError,
     InvalidArguments,
+    InvalidOption,
     InvalidPlan,
     JobDead,
     KeyConflict,
     NotSerializable,
     PlanNotFound,
     QueueClosed,
+    UsageError,
     WrongState,
 )
 from durio.keys import while_active
+from durio.model.effects import Effects
+from durio.model.ids import id_bytes
 from durio.model.plan_record import KEPT_SECONDS
-from durio.plans import PlanState, chain, group
+from durio.plans import Plan, PlanJob, PlanState, chain, group
 from durio.ports.control import AuditNote, QueueChange
 from tests.bad_input.refusals import asked, declined
 from tests.unit.app.app_harness import virtual, working
@@ -86,6 +93,42 @@ async def test_arguments_for_an_immutable_first_node(app: App) -> None:
 
 
 @virtual
+async def test_a_first_node_that_lacks_an_argument(app: App) -> None:
+    shop = Shop(app)
+    for plan in (shop.add.s() | shop.add.s(), group(shop.add.s(1), shop.add.s())):
+        async with nothing_stored(app, InvalidArguments, "'a'", "plan.enqueue(...)"):
+            await plan.enqueue()
+
+
+@virtual
+async def test_a_plan_of_no_app(app: App) -> None:
+    shop = Shop(app)
+    document = (shop.add.s(1) | shop.add.s()).to_dict()
+    async with nothing_stored(app, UsageError, "belongs to no App", "task.s(...)"):
+        await Plan.from_dict(document).enqueue()
+
+
+@virtual
+async def test_a_key_of_a_plan_with_other_arguments(app: App) -> None:
+    shop = Shop(app)
+    keyed = (shop.add.s() | shop.add.s()).options(key="k")
+    handle = await keyed.enqueue(1)
+    assert await keyed.enqueue(1) == handle
+    async with nothing_stored(app, KeyConflict, handle.id, "with other arguments"):
+        await keyed.enqueue(2)
+
+
+@virtual
+async def test_a_policy_that_a_transaction_does_not_allow(app: App) -> None:
+    """Whether a plan is active would have to be read after the commit."""
+    shop = Shop(app)
+    tx = apsw.Connection(":memory:")
+    plan = (shop.add.s(1) | shop.add.s()).options(key="k", unique=while_active, tx=tx)
+    async with nothing_stored(app, InvalidOption, "tx", "unique=while_active"):
+        await plan.enqueue()
+
+
+@virtual
 async def test_a_key_of_a_late_node_that_is_taken(app: App) -> None:
     """A large plan is refused whole, its own key and those of other nodes included."""
     shop = Shop(app)
@@ -96,6 +139,22 @@ async def test_a_key_of_a_late_node_that_is_taken(app: App) -> None:
     for plan in (group(members).options(key="whole"), chain(first, keyed.s())):
         async with nothing_stored(app, KeyConflict, holder.id, "the key 'k' of node"):
             await plan.enqueue()
+
+
+@virtual
+async def test_a_refused_plan_refuses_no_other(app: App) -> None:
+    """Plans that are enqueued at the same time share a transaction."""
+    shop = Shop(app)
+    keyed = shop.add.options(key="k", unique=while_active)
+    await keyed.options(delay="1h").enqueue(0)
+    plans = [shop.add.s(1) | link for link in (shop.add.s(), keyed.s(), shop.add.s(2))]
+    enqueues = (plan.enqueue() for plan in plans)
+    first, second, third = await asyncio.gather(*enqueues, return_exceptions=True)
+    assert isinstance(second, KeyConflict)
+    for handle in (first, third):
+        assert isinstance(handle, PlanJob)
+        assert (await handle.status()).nodes == 2
+    assert (await rows(app))["job"] == 1 + 4
 
 
 @virtual
@@ -145,6 +204,41 @@ async def test_a_plan_in_a_state_that_allows_no_retry(app: App) -> None:
         assert await handle.result(timeout=60) == 3
         async with nothing_stored(app, WrongState, "is done and cannot be retried"):
             await handle.retry()
+
+
+@virtual(settings=QUICK)
+async def test_a_plan_that_is_being_cancelled_or_fails(app: App) -> None:
+    """A retry comes too early; it waits for a leader, and here is none."""
+    shop = Shop(app)
+    handle = await (shop.add.s(1) | shop.add.s()).enqueue()
+    store = await app.store()
+    for state in (PlanState.CANCELLING, PlanState.FAILING):
+        stored = await stored_plan(store, app.name, id_bytes(handle.id))
+        assert (await store.commit(Effects(puts=[stored.put(state=state)]))).versions
+        words = f"is {state.value} and cannot be retried"
+        async with nothing_stored(app, WrongState, words):
+            await handle.retry()
+        assert (await handle.status()).state is state
+
+
+@virtual(settings=QUICK)
+async def test_a_result_that_is_gone(app: App) -> None:
+    """Somebody has deleted the log from which the next node would read it."""
+    shop = Shop(app)
+    late = shop.add.options(delay="1h")
+    handle = await (shop.add.s(1) | late.s() | shop.add.s()).enqueue()
+    async with working(app):
+        await app.clock.sleep(60)
+        log = f"j:{app.name}/{id_bytes(handle.id).hex()}/0"
+        await (await app.store()).drop_logs([log])
+        with pytest.raises(JobDead, match="is not stored any more") as dead:
+            await handle.result(timeout=7200)
+        assert dead.value.reason == "input_lost"
+        assert await handle.counts() == {
+            State.DONE: 1,
+            State.DEAD: 1,
+            State.CANCELLED: 1,
+        }
 
 
 @virtual(settings=QUICK)

@@ -17,7 +17,7 @@ from durio.ports.plan_reader import StoredPlan
 from durio.ports.store import Store
 from tests.conformance.scene import info, outcome
 from tests.faults.faulty_store import FaultyStore
-from tests.unit.app.app_harness import virtual
+from tests.unit.app.app_harness import records, virtual
 
 LATE_SECONDS = 30.0
 
@@ -33,7 +33,8 @@ async def failed_chain(app: App) -> tuple[PlanJob[Any], StoredPlan]:
     async def leaf(name: str) -> str:
         return name
 
-    plan = await (leaf.s("a") | leaf.si("b")).enqueue()
+    chain = (leaf.s("a") | leaf.si("b")).on_error(leaf.si("handler"))
+    plan = await chain.enqueue()
     store = await app.store()
     worker = await store.register(info(app.name), 3600.0, ())
     lanes = [Lane(f"{app.name}:default", 1)]
@@ -79,3 +80,13 @@ async def test_leader_goes_on_where_another_one_has_died(app: App):
         assert (await store.commit(Effects(puts=[failing]))).conflict is None
     assert (await plan.status()).state == "failed"
     assert await state_of(app, stored, 1) == CANCELLED
+
+
+@virtual
+async def test_failure_before_a_cancel_runs_no_handler(app: App):
+    """The leader sees the failure when the plan is cancelled already."""
+    plan, _ = await failed_chain(app)
+    await plan.cancel()
+    await keeper(app, await app.store()).turn()
+    assert (await plan.status()).state == "cancelled"
+    assert len(await records(app)) == 2

@@ -18,7 +18,7 @@ from durio.plans import Collected, PlanFailure, PlanJob, Signature
 from durio.ports.records import Due
 from tests.faults.faulty_store import FaultyStore
 from tests.plans.memory_engine import PLAN
-from tests.unit.app.app_harness import virtual, working
+from tests.unit.app.app_harness import records, virtual, working
 
 broken: set[str] = set()  # names of leaves that fail
 ran: list[str] = []
@@ -458,8 +458,9 @@ async def test_long_result_inside_is_kept_for_the_plan_outside(app: App):
         assert await plan.result(timeout=60) == [10_000, 4]
         await app.clock.sleep(60)
     store = await app.store()
-    for days, kept in ((6, 2), (2, 0)):
+    for days, kept in ((6, 2), (2, 0), (8, 0)):
         await app.clock.sleep(days * 86400)
         async with working(app):
             await app.clock.sleep(60)
         assert len(await store.list_records(f"plan:{app.name}")) == kept
+    assert await records(app) == []

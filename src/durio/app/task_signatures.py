@@ -1,6 +1,7 @@
 """The signatures of a task, and groups of them: `task.s(...)`, `task.map(items)`."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,7 +22,7 @@ from durio.model.argument_errors import call_of
 from durio.model.errors import InvalidArguments, InvalidPlan
 from durio.model.options import CallOptions
 from durio.model.plan import Source
-from durio.model.plan_checks import not_a_member
+from durio.model.plan_checks import MEMBERS_MAX, not_a_member
 from durio.model.signature_arguments import signature_arguments
 from durio.ports.handler import Handler
 
@@ -121,18 +122,19 @@ class TaskSignatures(Generic[P, R]):
         A row is a tuple of arguments. The calls of a job are one attempt: a retry makes all
         of them again. The value is a list of lists. Raises InvalidArguments.
         """
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        is_number = isinstance(size, int) and not isinstance(size, bool)
+        if not is_number or not 1 <= size <= MEMBERS_MAX:
             raise InvalidPlan(
                 f"chunks cannot have {size!r:.40} calls each",
-                cure="Give a number from 1, such as task.chunks(rows, 100).",
+                cure=f"Give a number from 1 to {MEMBERS_MAX:,}, such as "
+                "task.chunks(rows, 100).",
             )
         task = cast("TaskSignatures[..., T]", self)
         bound = task._handler.codec.bound  # noqa: SLF001
-        calls = [bound(row, {})[0] for row in task._rows(rows)]  # noqa: SLF001
-        return group(
-            task._immutable((), {}, rows=tuple(calls[at : at + size]))  # noqa: SLF001
-            for at in range(0, len(calls), size)
-        )
+        calls = (bound(row, {})[0] for row in task._rows(rows))  # noqa: SLF001
+        # The rows may have no end: the group bounds how many chunks are read.
+        chunks = iter(lambda: tuple(islice(calls, size)), ())
+        return group(task._immutable((), {}, rows=rows) for rows in chunks)  # noqa: SLF001
 
     def _immutable(self, args: Any, kwargs: Any, **fields: Any) -> Any:
         return self._signature(args, kwargs, is_immutable=True, **fields)

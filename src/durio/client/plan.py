@@ -65,6 +65,7 @@ class Signature(Handled, SignatureValue, Complete[R_co], Generic[P, R_co]):
 
         Arguments come before those that the signature has.
         """
+        check_no_handlers(self)
         signature: Any = with_first_arguments(self, args, kwargs)
         client = client_of(self)
         call = (signature.task, signature.args, signature.kwargs, signature.options)
@@ -74,6 +75,16 @@ class Signature(Handled, SignatureValue, Complete[R_co], Generic[P, R_co]):
         """Enqueue without an event loop, as `enqueue` does."""
         call = self.enqueue(*args, **kwargs)
         return client_of(self).run_with(self.options.tx, call)
+
+
+def check_no_handlers(signature: SignatureValue) -> None:
+    """Refuse to enqueue a signature alone that has handlers: only plans call them."""
+    if signature.error_handlers:
+        raise UsageError(
+            f"{signature!r} is enqueued as a job, and only jobs of plans have on_error "
+            "handlers",
+            cure="Make a plan of it: chain(signature).enqueue().",
+        )
 
 
 class NamedSignature(Signature[..., Any], Following[object, Any]):

@@ -11,6 +11,7 @@ from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import CANCELLED, DEAD, RUNNING, StoredJob
 from durio.model.plan_failure import dependents, fails_plan, followers, has_failed
+from durio.model.plan_payload import plan_place_of
 from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind
 from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
@@ -41,7 +42,8 @@ async def stored_plan(store: Store, namespace: str, plan_id: bytes) -> StoredPla
 def plan_not_found(plan_id: bytes) -> PlanNotFound:
     return PlanNotFound(
         f"there is no plan {id_text(plan_id)}",
-        cure="It was never stored here, or retention has removed it.",
+        cure="It was never stored here, its transaction is not committed yet, or "
+        "retention has removed it.",
         id=id_text(plan_id),
     )
 
@@ -199,13 +201,16 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
-    become ready. After a crash in between a failed node is still there: retry again. A
+    become ready. After a crash in between a failed node is still there: retry again. Plans in
+    places of nodes are resumed first, so that this one stays failed until all of them are. A
     failure that a group has collected stays: its entry is in the log of the group.
     """
     plan = await stored_plan(store, namespace, plan_id)
     if not plan.record.is_whole:
         raise plan_not_found(plan_id)  # it is being deleted
-    state = await current_state(store, plan)
+    state, states = await current_state(store, plan), await states_of(store, plan)
+    if state is PlanState.RUNNING and await is_about_to_fail(store, plan, states):
+        state = PlanState.FAILING
     if state not in RETRIED:
         raise WrongState(
             f"plan {id_text(plan_id)} is {state.value} and cannot be retried",
@@ -215,46 +220,54 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
     failure = plan.record.failure
     if failure is not None and failure.job is None:
         (failed,) = plan.ids([failure.node])
-        if not await store.states([failed]):
+        # A dead letter that was imported again has no place in its plan.
+        if not any(plan_place_of(job.opts) for job in await store.get([failed])):
             raise WrongState(
                 f"plan {id_text(plan_id)} cannot go on: job {id_text(failed)}, which "
                 "failed, was deleted",
                 cure="Enqueue the plan again.",
                 state=state,
             )
-    states = await states_of(store, plan)
     if missing_nodes(plan, states, await retried_nodes(store, plan, states)):
         raise WrongState(
             f"plan {id_text(plan_id)} cannot go on: retention has deleted jobs of it",
             cure="Enqueue it again, and keep jobs longer: retention.done_seconds.",
             state=state,
         )
-    await check_ended(store, plan)
+    plans = await plans_to_resume(store, plan)
+    await retaken_key(store, plan)  # raises before anything is changed
     await resume_around(store, plan, by)
     jobs = 0
-    waiting = [plan]
-    while waiting:
-        each = waiting.pop()
-        states = await states_of(store, each)
-        ids = each.ids(await retried_nodes(store, each, states))
+    for each in reversed(plans):
+        ids = each.ids(await retried_nodes(store, each, await states_of(store, each)))
         await resume(store, each, ids, by)
         jobs += len(ids)
-        waiting += [inner for _, inner in await replacements(store, each, RETRIED)]
     return jobs
 
 
-async def check_ended(store: Store, plan: StoredPlan) -> None:
-    """Refuse to resume while jobs are being cancelled, also of plans inside."""
-    waiting = [plan]
-    while waiting:
-        each = waiting.pop()
+async def is_about_to_fail(
+    store: Store, plan: StoredPlan, states: Mapping[int, int]
+) -> bool:
+    """Whether a job has failed, and the leader has not handled it yet."""
+    failed = await failed_nodes(store, plan, states)
+    return any(fails_plan(plan.layout, number) for number in failed)
+
+
+async def plans_to_resume(store: Store, plan: StoredPlan) -> list[StoredPlan]:
+    """Return the plan, and those in places of its nodes that have ended badly, too.
+
+    A plan comes before those inside it. Raises WrongState while jobs are being cancelled.
+    """
+    found = [plan]
+    for each in found:
         if await ending_nodes(store, each, await states_of(store, each)):
             raise WrongState(
                 f"jobs of plan {id_text(plan.id)} are being cancelled",
                 cure="Try again when they have ended.",
                 state=PlanState.FAILING,
             )
-        waiting += [inner for _, inner in await replacements(store, each, RETRIED)]
+        found += [inner for _, inner in await replacements(store, each, RETRIED)]
+    return found
 
 
 async def retried_nodes(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from durio.client.plan import Signature
+from durio.client.plan import Signature, check_no_handlers
 from durio.model.errors import DurioError, InvalidArguments, InvalidOption, UsageError
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
 
@@ -41,6 +41,7 @@ def parse_row(row: object, task: str, alias: str | None = None) -> Row:
                 f"a signature of {signature.task} is a row of {task}.enqueue_many",
                 cure="Pass it to enqueue_many of its own task.",
             )
+        check_no_handlers(signature)
         return Row(signature.args, signature.kwargs, signature.options)
     if isinstance(row, Mapping):
         keywords = cast("Mapping[Any, Any]", row)

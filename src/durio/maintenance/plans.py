@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from durio.maintenance.plan_deleted_nodes import deleted_node
 from durio.maintenance.plan_deletion import handle_due_plans, release_kept
-from durio.model.effects import Effects, Put
+from durio.model.effects import Append, Effects, NewEntry, Put
 from durio.model.errors import InvalidPlan
 from durio.model.failure import ShortFailure, short_failure
 from durio.model.ids import id_bytes, id_text
@@ -37,6 +37,7 @@ from durio.model.plan_record import (
     PlanRecord,
     PlanState,
     dump_record,
+    handled_log,
     load_record,
     plan_kind,
 )
@@ -52,6 +53,7 @@ from durio.ports.plan_reader import (
     find_plan,
     find_whole_plan,
     read_position,
+    whole_log,
     with_changes,
 )
 from durio.ports.plan_sweep import cancel_plans, steps
@@ -251,6 +253,7 @@ class PlanKeeper:
         plan = swept
         calls = handlers(plan.layout, node)
         new = [self._handler_job(plan, call, job, failure) for call in calls]
+        new, appends = await self._not_handled(plan, new)
         puts: list[Put] = []
         if fails and plan.record.state is PlanState.FAILING:
             now = self.clock.now()
@@ -258,7 +261,7 @@ class PlanKeeper:
             puts.append(
                 put._replace(due_at=plan.record.kept_until(now + self.dead_seconds))
             )
-        answer = await self.store.commit(Effects(new, puts), enters=True)
+        answer = await self.store.commit(Effects(new, puts, appends), enters=True)
         if answer.conflict is not None and answer.conflict.what != "record":
             # A closed queue, or a key that another job has: the plan ends without them.
             self.emit(
@@ -266,6 +269,22 @@ class PlanKeeper:
             )
             answer = await self.store.commit(Effects(puts=puts))
         return fails if answer.conflict is None else None
+
+    async def _not_handled(
+        self, plan: StoredPlan, jobs: list[NewJob]
+    ) -> tuple[list[NewJob], list[Append]]:
+        """Return the handlers that were not enqueued yet, and the entries that say so.
+
+        A later failure names the handlers of the plan again, and their jobs may have been
+        deleted meanwhile.
+        """
+        if not jobs:
+            return [], []
+        log = handled_log(self.namespace, plan.id)
+        known = {entry.uid for entry in await whole_log(self.store, log)}
+        new = [job for job in jobs if id_text(job.id) not in known]
+        entries = [NewEntry(None, uid=id_text(job.id)) for job in new]
+        return new, [Append(log, entries)] if new else []
 
     async def _cancel_dependents(
         self, plan: StoredPlan, numbers: list[int]

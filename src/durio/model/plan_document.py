@@ -85,7 +85,8 @@ def link_from(document: Any, classes: tuple[Any, Any], depth: int = 0) -> Any:
             link = classes[0](**_signature_fields(given), options=options)
         else:
             fields = {ours: bool(given.pop(name, False)) for name, ours in FLAGS}
-            link = classes[1](kind, tuple(links(kind)), defaults=options, **fields)
+            members = _checked(kind, links(kind))
+            link = classes[1](kind, members, defaults=options, **fields)
         if given:
             raise damaged(f"it has {', '.join(map(repr, given))}")
         for handler in handlers:
@@ -93,6 +94,12 @@ def link_from(document: Any, classes: tuple[Any, Any], depth: int = 0) -> Any:
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(f"{type(error).__name__}: {error}") from None
     return link
+
+
+def _checked(kind: str, members: list[Any]) -> tuple[Any, ...]:
+    if kind == "chain" and not members:
+        raise damaged("a chain has no members")
+    return tuple(members)
 
 
 def _signature_fields(given: dict[str, Any]) -> dict[str, Any]:

@@ -101,6 +101,11 @@ def shape_log(namespace: str, plan_id: bytes) -> str:
     return f"p:{namespace}/{plan_id.hex()}/shape"
 
 
+def handled_log(namespace: str, plan_id: bytes) -> str:
+    """Return the log of the ids of error handlers that were enqueued."""
+    return f"p:{namespace}/{plan_id.hex()}/handled"
+
+
 def load_record(body: bytes) -> PlanRecord:
     try:
         return _decoder.decode(body)

@@ -15,6 +15,7 @@ from durio.model.plan_record import (
     PlanRecord,
     PlanState,
     dump_record,
+    handled_log,
     load_record,
     load_shape,
     plan_kind,
@@ -109,7 +110,9 @@ class StoredPlan(NamedTuple):
             if end.log.startswith(prefix)
         }
         found |= {node.wait.log for node in self.layout.nodes if node.wait is not None}
-        own = shape_log(self.namespace, self.id), kept_log(self.namespace, self.id)
+        own = (
+            log(self.namespace, self.id) for log in (shape_log, kept_log, handled_log)
+        )
         return [*sorted(found), *own]
 
     def in_state(self, state: PlanState) -> "StoredPlan":

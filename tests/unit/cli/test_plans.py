@@ -336,6 +336,9 @@ def test_an_imported_job_is_of_no_plan(shop: Terminal, place: str) -> None:
         shop.ok("migrate", *store)
     assert shop.json("dead", "import", "dead.jsonl", *store)["imported"] == 1
     assert shop.json("jobs", "show", job, *store)["options"] == {}
+    if place == "here":
+        answer = shop.run("plans", "retry", plan_id, *PLACE)
+        assert "which failed, was deleted" in answer.stdout
     (shop.folder / "repaired").touch()
     answer = shop.json("dead", "retry", job, "--args", '{"x": 7}', *store)["jobs"][0]
     assert (answer["state"], answer["plan"]) == ("ready", None)

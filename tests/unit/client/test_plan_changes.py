@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durio import App, Cancel, Context, Permanent, Retry, State
-from durio.errors import JobDead, UsageError, WrongState
+from durio.errors import JobDead, WrongState
 from durio.keys import window
 from durio.model.ids import id_bytes
 from durio.model.plan_record import plan_kind
@@ -352,75 +352,6 @@ async def test_a_cancelled_member_after_an_added_one_has_failed(app: App) -> Non
         for handle in handles:
             assert (await handle.status()).state is PlanState.FAILED
         assert [failure.error_type for failure in tasks.failures] == ["JobCancelled"]
-
-
-@virtual(settings=QUICK)
-async def test_mistakes(app: App) -> None:
-    tasks = Crawler(app)
-    other = App("sqlite://", name="other")
-
-    @other.task(name="foreign")
-    async def foreign() -> int:
-        return 1
-
-    plan = chain(tasks.double.s(1), tasks.double.s())
-    replaced: dict[str, Any] = {
-        "forgotten": tasks.double.s(1),
-        "twice": tasks.double.s(1),
-        "task": tasks.double,
-        "missing": tasks.double.s(),
-        "foreign": foreign.s(),
-        "keyed": plan.options(key="k", unique=window("1h")),
-        "named": app.s("shop.elsewhere", 1),
-    }
-    added: dict[str, list[Any]] = {
-        "add": [tasks.double.s(1)],
-        "add a plan": [plan],
-        "add without arguments": [tasks.double.s()],
-        "add too many": [tasks.double.s(n) for n in range(501)],
-    }
-
-    @app.task(name="bad", retry=Retry(0))
-    async def bad(ctx: Context, what: str) -> Any:
-        link: Any = replaced.get(what)
-        if what == "awaited":
-            return await ctx.replace(plan)
-        if what == "returned":
-            return plan
-        if link is not None:
-            value = ctx.replace(link)
-            if what == "twice":
-                ctx.replace(link)
-            return 5 if what == "forgotten" else value
-        ctx.add(*added[what])
-        return 1
-
-    async with working(app):
-        for what, text in (
-            ("forgotten", "returned another value"),
-            ("twice", "called twice"),
-            ("awaited", "awaits ctx.replace"),
-            ("returned", "returned a plan"),
-            ("task", "without its arguments"),
-            ("missing", "first node"),
-            ("foreign", "two Apps"),
-            ("keyed", "its own key"),
-            ("named", "no code of the task"),
-            ("add", "in no plan"),
-        ):
-            with pytest.raises(JobDead, match=text):
-                await (await bad.enqueue(what)).result(timeout=60)
-        for what, text in (
-            ("add", "in no group"),
-            ("add a plan", "takes signatures"),
-            ("add without arguments", "no result is before it"),
-            ("add too many", "500 members"),
-        ):
-            handle = await (bad.s(what) | tasks.double.s()).enqueue()
-            with pytest.raises(JobDead, match=text):
-                await handle.result(timeout=60)
-    with pytest.raises(UsageError, match="plain call"):
-        await bad("forgotten")
 
 
 @virtual(settings=QUICK)

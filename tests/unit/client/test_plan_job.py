@@ -1,6 +1,7 @@
 """Plans in a whole App: stored, run, read, cancelled, retried."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -278,6 +279,79 @@ async def test_the_rest_of_a_group_that_ran_is_no_second_failure(app: App) -> No
             await handle.result(timeout=60)
         await app.clock.sleep(300)
         assert [failure.task for failure in shop.failures] == ["app.boom"]
+
+
+@virtual(settings=QUICK)
+async def test_a_signature_with_a_handler_is_no_plain_job(app: App) -> None:
+    shop = Shop(app)
+    handled = shop.boom.s(1).on_error(shop.alert.s())
+    for enqueue in (handled.enqueue, partial(shop.boom.enqueue_many, [handled])):
+        with pytest.raises(UsageError, match="only jobs of plans have on_error"):
+            await enqueue()
+    assert await app.jobs().count() == 0
+    async with working(app):
+        await chain(handled).enqueue()
+        await app.clock.sleep(5)
+        assert [failure.text for failure in shop.failures] == ["no 1"]
+
+
+@virtual(settings=QUICK)
+async def test_a_failed_plan_is_retried_as_soon_as_that_is_known(app: App) -> None:
+    """The leader has not handled the failure then: the retry waits for it."""
+    shop = Shop(app)
+    async with working(app):
+        handle = await (shop.add.s(1) | shop.boom.s()).enqueue()
+        with pytest.raises(JobDead):
+            await handle.result(timeout=60)
+        assert (await handle.status()).state is PlanState.RUNNING
+        shop.fails = False
+        await handle.retry()
+        assert await handle.result(timeout=60) == 2
+
+
+@virtual(settings=QUICK)
+async def test_a_task_waits_for_no_plan_that_runs(app: App) -> None:
+    shop = Shop(app)
+    values: list[Any] = []
+
+    @app.task(name="waiting")
+    async def waiting(plan_id: str) -> None:
+        plan = await app.plan(plan_id)
+        try:
+            values.append(
+                [(await job.status()).state async for job in plan.as_completed()]
+            )
+            values.append(await plan.result())
+        except UsageError as error:
+            values.append(error.what)
+
+    async with working(app):
+        handle = await (shop.later.s(1) | shop.add.s(2)).enqueue()
+        await (await waiting.enqueue(handle.id)).result(timeout=60)
+        assert "a task waits for a plan" in values.pop()
+        await handle.result(timeout=600)
+        await (await waiting.enqueue(handle.id)).result(timeout=60)
+        assert values == [[State.DONE, State.DONE], 3]
+
+
+@virtual(settings=QUICK)
+async def test_a_handler_runs_once_though_its_job_is_deleted(app: App) -> None:
+    """The second failure comes when retention has deleted the job of the handler."""
+    shop = Shop(app)
+    alert = shop.alert.options(retention="0s")
+    async with working(app):
+        plan = group(shop.boom.s(1), shop.later.s(7) | shop.boom.s())
+        handle = await plan.on_error(alert.s()).enqueue()
+        await app.clock.sleep(300)
+        assert await handle.counts() == {
+            State.DEAD: 2,
+            State.DONE: 1,
+            State.CANCELLED: 1,
+        }
+        assert len(shop.failures) == 1
+        await handle.retry()
+        await app.clock.sleep(300)
+        assert len(shop.failures) == 2, "once more for the resumed plan"
 
 
 @virtual(settings=QUICK)

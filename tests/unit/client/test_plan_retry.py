@@ -1,19 +1,22 @@
 """Nodes of plans that are retried as jobs: their plan goes on, or the answer says why not."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from durio import App, Context, State
+from durio.client.plan_actions import retry_now
 from durio.client.plan_retry import NodeRetry, resume_plans
-from durio.errors import JobDead, WrongState
+from durio.errors import JobDead, StoreUnavailable, WrongState
 from durio.model.effects import Effects, Put
 from durio.model.ids import id_bytes, id_text
 from durio.model.plan_layout import may_be_node, node_id
 from durio.model.plan_record import plan_kind
 from durio.plans import PlanJob, PlanState, group
 from durio.ports.control import RetryJobs
+from tests.faults.faulty_store import FaultyStore, ScriptedFault, not_executed
 from tests.unit.app.app_harness import drained, virtual, working
 from tests.unit.client.test_plan_job import QUICK, Shop
 
@@ -38,6 +41,10 @@ async def failed(handle: PlanJob[Any], app: App) -> None:
         await handle.result(timeout=60)
     await app.clock.sleep(5)
     assert (await handle.status()).state is PlanState.FAILED
+
+
+def fail_at(step: int, name: str, nth: int) -> ScriptedFault | None:
+    return ScriptedFault(before=not_executed(name)) if nth == step else None
 
 
 async def deleted(handle: PlanJob[Any], app: App) -> None:
@@ -119,6 +126,30 @@ async def test_dead_nodes_of_a_plan_and_of_one_inside_are_retried(app: App) -> N
         dead = sorted([id_bytes(job.id) async for job in app.jobs(state="dead")])
         answers = await resume_plans(await app.store(), dead, "ann")
         assert [answer.others for answer in answers.values()] == [0, 0]
+
+
+@virtual(settings=QUICK)
+async def test_a_retry_that_fails_half_way_can_be_repeated(app: App) -> None:
+    """Also if plans are in places of jobs: the outer one stays failed until the last step."""
+    shop = Shop(app)
+
+    @app.task(name="inside")
+    async def inside(ctx: Context, x: int, depth: int) -> int:
+        return ctx.replace(inside.s(x, depth - 1) if depth else shop.boom.s(x))
+
+    for fault_at in (1, 2, 3):
+        shop.fails = True
+        async with working(app):
+            handle = await (inside.s(1, 1) | shop.add.s(5)).enqueue()
+            await failed(handle, app)
+            shop.fails = False
+            faulty = FaultyStore(await app.store(), app.clock)
+            faulty.on("act", partial(fail_at, fault_at))
+            with pytest.raises(StoreUnavailable):
+                await retry_now(faulty, app.name, id_bytes(handle.id), "ann")
+            await app.clock.sleep(5)
+            await handle.retry()
+            assert await handle.result(timeout=60) == 6
 
 
 @virtual(settings=QUICK)

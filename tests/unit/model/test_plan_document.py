@@ -104,6 +104,7 @@ GOOD = {"task": "shop.first", "args": [], "kwargs": {}}
         {**GOOD, "options": 5},
         {**GOOD, "options": {"retry": {"retry": {"color": 5}}}},
         {**GOOD, "error_handlers": [{"chain": [GOOD]}]},
+        {"chain": []},
     ],
     ids=str,
 )
