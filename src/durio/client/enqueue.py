@@ -33,6 +33,7 @@ from durio.model.errors import (
 from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
 from durio.model.keys import key_claim, window
+from durio.model.logs import OnEnd, Wait
 from durio.model.names import lane
 from durio.model.option_values import check_unique
 from durio.model.options import UNSET, CallOptions, stored_options
@@ -86,9 +87,16 @@ class JobBuilder:
         self,
         payload: bytes,
         key_payload: bytes | None = None,
+        *,
         job_id: bytes | None = None,
+        opts: bytes | None = None,
+        wait: Wait | None = None,
+        on_end: tuple[OnEnd, ...] = (),
     ) -> NewJob:
-        """Build one job; its key compares `key_payload`, or else the payload."""
+        """Build one job; its key compares `key_payload`, or else the payload.
+
+        A node of a plan also has its own id, stored options, wait and ends.
+        """
         if len(payload) > self._bytes_max:
             raise too_large(self._task, len(payload), self._bytes_max)
         return NewJob(
@@ -99,8 +107,10 @@ class JobBuilder:
             payload,
             self._run_at,
             self._delay_seconds,
-            self._opts,
+            self._opts if opts is None else opts,
             self._key(key_payload or payload) if self.has_key else None,
+            wait,
+            on_end,
         )
 
     def _key(self, key_payload: bytes) -> KeyClaim | None:

@@ -95,9 +95,12 @@ async def store_plan(
     options = plan.defaults if isinstance(plan, PlanValue) else NO_OPTIONS
     plan = with_first_arguments(plan, args, kwargs)
     plan_id = client.clock.new_id()
-    tasks = {signature.task for signature in signatures_of(plan)}
+    signatures = signatures_of(plan)
+    tasks = {signature.task for signature in signatures}
     targets = {task: await client.find_task(task) for task in tasks}
-    plan = with_handler_queues(plan, targets)
+    size = plan.size if isinstance(plan, PlanValue) else 1
+    if len(signatures) > size:  # handlers are among them
+        plan = with_handler_queues(plan, targets)
     layout = lay_out(plan, plan_id, client.name)
     writer = PlanWriter(client, plan, plan_id, layout)
     jobs = writer.jobs(targets)
@@ -186,14 +189,12 @@ class PlanWriter:
         builders: dict[tuple[str, int], JobBuilder] = {}
         jobs: list[NewJob] = []
         keys: dict[bytes, NewJob] = {}
-        join = unknown_target(join_task(self._client.name))
+        target: Handler | TaskTarget = unknown_target(join_task(self._client.name))
         for node in self._layout.nodes:
             if node.signature is None:
-                target = join
+                target = self._join(target)
             else:
                 target = targets[node.signature.task]
-                # A join runs where the members of its group run.
-                join = join._replace(queue=target.queue, priority=target.priority)
             key = (target.task, id(node.options))
             builder = builders.get(key)
             if builder is None:
@@ -205,6 +206,11 @@ class PlanWriter:
                     raise same_key_twice(other, job)
             jobs.append(job)
         return jobs
+
+    def _join(self, member: Handler | TaskTarget) -> TaskTarget:
+        """Return the task of a join, which runs where the members of its group run."""
+        join = unknown_target(join_task(self._client.name))
+        return join._replace(queue=member.queue, priority=member.priority)
 
     def _builder(self, target: Handler | TaskTarget, node: PlanNode) -> JobBuilder:
         return JobBuilder(
@@ -224,9 +230,13 @@ class PlanWriter:
         opts = stored_options(
             node.options, target.task, bounds.meta_bytes_max, place, is_chunk=is_chunk
         )
-        job_id = node_id(self._plan_id, node.number)
-        job = builder.job(payload_of(target, node), job_id=job_id)
-        return job._replace(opts=opts, wait=node.wait, on_end=node.on_end)
+        return builder.job(
+            payload_of(target, node),
+            job_id=node_id(self._plan_id, node.number),
+            opts=opts,
+            wait=node.wait,
+            on_end=node.on_end,
+        )
 
     # --- writing
 

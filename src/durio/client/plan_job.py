@@ -126,8 +126,11 @@ class PlanJob(Awaitable[R_co]):
         was cancelled, ResultExpired if the value is no longer stored, and TimeoutError
         after `timeout`; the plan goes on then.
         """
-        await self._within(timeout, self._wait_for_last)
-        plan, last = await self._last(await self._plan())
+        plan, last = await self._within(timeout, self._wait_for_last)
+        ends_in_group = plan.layout.nodes[-1].signature is None
+        if last is None or last.state != DONE or ends_in_group:
+            # The plan was read before it ended: it has failed, or has new members.
+            plan, last = await self._last(await self._plan())
         if last is not None and last.state == DONE:
             return self._value(plan, last)
         raise await self._failure(plan, last)
@@ -145,6 +148,7 @@ class PlanJob(Awaitable[R_co]):
 
     async def as_completed(self) -> AsyncIterator[Job[Any]]:
         """Yield the jobs of the plan as they end, each once, with members that are added."""
+        await self._refuse_in_task()
         waiters = await self._client.waiters()
         seen: set[bytes] = set()
         waits: dict[bytes, asyncio.Future[int]] = {}
@@ -254,12 +258,7 @@ class PlanJob(Awaitable[R_co]):
     async def _within(
         self, timeout: Duration | None, wait: Callable[[], Awaitable[T]]
     ) -> T:
-        if in_job.get() is not None:
-            raise UsageError(
-                "a task waits for a plan: a waiting task keeps its slot, and when every "
-                "slot waits no job can run",
-                cure="Let the plan go on with another task: plan | next_task.s().",
-            )
+        await self._refuse_in_task()
         limit = None if timeout is None else seconds(timeout, "timeout")
         try:
             async with asyncio.timeout(limit):
@@ -270,13 +269,31 @@ class PlanJob(Awaitable[R_co]):
                 f"{await self._describe_wait()}"
             ) from None
 
-    async def _wait_for_last(self) -> None:
-        """Wait for the last job, and for that of a plan in its place."""
+    async def _refuse_in_task(self) -> None:
+        """Refuse to wait inside a task, unless the plan has ended."""
+        if in_job.get() is None:
+            return
+        plan = await self._plan()
+        if (await current_state(await self._client.store(), plan)).is_final:
+            return
+        raise UsageError(
+            "a task waits for a plan: a waiting task keeps its slot, and when every "
+            "slot waits no job can run",
+            cure="Let the plan go on with another task: plan | next_task.s().",
+        )
+
+    async def _wait_for_last(self) -> tuple[StoredPlan, StoredJob | None]:
+        """Wait for the last job, and for that of a plan in its place.
+
+        Return that job, and its plan as it was before the wait.
+        """
         plan, waiters = await self._plan(), await self._client.waiters()
-        await waiters.wait_final(plan.last_id)
-        while (inner := (await self._last(plan))[0]).id != plan.id:
-            plan = inner
+        while True:
             await waiters.wait_final(plan.last_id)
+            inner, last = await self._last(plan)
+            if inner.id == plan.id:
+                return plan, last
+            plan = inner
 
     async def _wait_for_end(self) -> PlanState:
         await self._wait_for_last()

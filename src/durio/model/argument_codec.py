@@ -10,6 +10,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
+from sys import maxsize
 from typing import Any
 
 import msgspec
@@ -19,19 +20,20 @@ from durio.model.codec import (
     PLAIN,
     UNREADABLE,
     canonical,
+    check_hint,
     check_plain,
     check_value,
     decode_other,
     decoder_of,
     encoder,
-    unreadable_type,
 )
 from durio.model.errors import InvalidArguments, NotSerializable, UsageError
 from durio.model.names import did_you_mean
 from durio.model.result_codec import ResultCodec
 
 Arguments = tuple[Sequence[Any], dict[str, Any]]
-ADDED_LATER = object()  # stands for the first argument of a plan's node
+_values = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]])
+_raw_values = msgspec.json.Decoder(tuple[list[msgspec.Raw], dict[str, msgspec.Raw]])
 NAMED = (
     Parameter.POSITIONAL_ONLY,
     Parameter.POSITIONAL_OR_KEYWORD,
@@ -63,17 +65,22 @@ class ArgumentCodec:
         self._is_simple = (
             self._rest is None and self._extra is None and not self._only_positional
         )
+        required = [p.name for p in self._named if p.default is Parameter.empty]
         self._fit: dict[str, Any] = {
             "positional": self._positional,
-            "required": [p.name for p in self._named if p.default is Parameter.empty],
+            "required": required,
             "known": {p.name for p in self._named} - {*self._only_positional},
             "has_rest": self._rest is not None,
             "is_open": self._extra is not None,
         }
+        # How many positionals are a whole call; no number if a parameter needs its name.
+        most = maxsize if self._rest is not None else len(self._positional) + 1
+        fewest = len(required) if {*required} <= {*self._positional} else most
+        self._whole = range(fewest, most)
         self._struct = _struct(task, self._named, hints)
         rest = list[self._rest] if self._rest is not None else tuple[()]
         for what, hint in (("*args", self._rest), ("**kwargs", self._extra)):
-            _check_hint(task, what, Any if hint is None else hint)
+            check_hint(task, what, Any if hint is None else hint)
         self._unannotated = {p.name for p in parameters if p.name not in hints}
         self._has_datetimes = _has_datetimes(self._struct, rest, self._extra)
         self._decode = decoder_of(tuple[rest, self._struct])
@@ -89,9 +96,11 @@ class ArgumentCodec:
 
     def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Encode a call without its first argument, which the worker adds."""
-        rest, named = self._bind((ADDED_LATER, *args), kwargs)
-        known = {k: v for k, v in named.items() if v is not ADDED_LATER}
-        return self._encoded([v for v in rest if v is not ADDED_LATER], known)
+        rest, named = self._bind((None, *args), kwargs)
+        if not self._positional:
+            return self._encoded(rest[1:], named)
+        del named[self._positional[0]]
+        return self._encoded(rest, named)
 
     def _encoded(self, rest: Sequence[Any], named: Mapping[str, Any]) -> bytes:
         for name, value in named.items():
@@ -132,6 +141,8 @@ class ArgumentCodec:
 
         Refuse a call that does not fit. `encode` checks the types.
         """
+        if not kwargs and self.takes(len(args)):
+            return tuple(args), {}
         bound = self._bound(args, kwargs)
         return bound.args, bound.kwargs
 
@@ -178,7 +189,12 @@ class ArgumentCodec:
         known = {p.name: named.pop(p.name) for p in self._named if p.name in named}
         return {**known, **named}
 
+    def takes(self, count: int) -> bool:
+        return count in self._whole
+
     def why_unfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        if not kwargs and self.takes(len(args)):
+            return None
         return unbound(self.task, args, kwargs, **self._fit)
 
     def _check_unannotated(self, rest: Sequence[Any], named: Mapping[str, Any]) -> None:
@@ -234,7 +250,7 @@ class ArgumentCodec:
 
     def _decode_positional(self, payload: bytes, error: Exception) -> Arguments:
         """Bind the positionals of a producer without our signature, then decode."""
-        args, kwargs = self._raw(payload)
+        args, kwargs = self._parts(payload, _raw_values)
         if isinstance(error, msgspec.ValidationError) and self._needs_binding(
             args, kwargs
         ):
@@ -255,7 +271,7 @@ class ArgumentCodec:
 
     def _decode_open(self, payload: bytes) -> Arguments:
         """Decode for functions with **kwargs: known names by their types, then the rest."""
-        rest, named = self._raw(payload)
+        rest, named = self._parts(payload, _values)
         kwargs = named
         if self._needs_binding(rest, named):
             rest, named = self._bind(rest, named)
@@ -296,9 +312,9 @@ class ArgumentCodec:
             (rest,) = msgspec.convert((rest,), kind, dec_hook=decode_other)
         return decoded, rest
 
-    def _raw(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+    def _parts(self, payload: bytes, decoder: Any) -> tuple[list[Any], dict[str, Any]]:
         try:
-            return msgspec.json.decode(payload, type=tuple[list[Any], dict[str, Any]])
+            return decoder.decode(payload)
         except UNREADABLE as error:
             raise InvalidArguments(
                 f"{self.task}: the payload is not [args, kwargs] as JSON: {error}",
@@ -361,7 +377,7 @@ def _struct(
     fields: list[Any] = []
     for parameter in named:
         hint = hints.get(parameter.name, Any)
-        _check_hint(task, parameter.name, hint)
+        check_hint(task, parameter.name, hint)
         if parameter.default is Parameter.empty:
             fields.append((parameter.name, hint))
         else:
@@ -381,20 +397,3 @@ def _has_datetimes(struct: type[msgspec.Struct], rest: Any, extra: Any) -> bool:
     """Whether a datetime is among the arguments, at any depth of their types."""
     kinds = (struct, rest, Any if extra is None else extra)
     return "DateTimeType" in repr(msgspec.inspect.multi_type_info(kinds))
-
-
-def _check_hint(task: str, name: str, hint: Any) -> None:
-    """Refuse at declaration a type that cannot be decoded from JSON."""
-    try:
-        other = unreadable_type(hint)
-    except TypeError as error:
-        raise UsageError(
-            f"task {task}: annotation of {name}: {error}",
-            cure="Annotate it with a type that JSON can carry.",
-        ) from None
-    if other is not None:
-        raise UsageError(
-            f"task {task}: annotation of {name} is or holds {other.__qualname__}, "
-            "which cannot be built from JSON",
-            cure="Pass its id, or a dataclass, Struct or pydantic model.",
-        )

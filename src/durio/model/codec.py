@@ -14,7 +14,7 @@ from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
-from durio.model.errors import NotSerializable
+from durio.model.errors import NotSerializable, UsageError
 from durio.model.plan_ends import Collected, Err, Ok
 
 DEPTH_MAX = 64
@@ -68,6 +68,23 @@ def _model_error(error: ValueError) -> str:
     field = ".".join(map(str, problems[0]["loc"]))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{field + ': ' if field else ''}{problems[0]['msg']}{more}"
+
+
+def check_hint(task: str, name: str, hint: Any) -> None:
+    """Refuse at declaration a type that cannot be decoded from JSON."""
+    try:
+        other = unreadable_type(hint)
+    except TypeError as error:
+        raise UsageError(
+            f"task {task}: annotation of {name}: {error}",
+            cure="Annotate it with a type that JSON can carry.",
+        ) from None
+    if other is not None:
+        raise UsageError(
+            f"task {task}: annotation of {name} is or holds {other.__qualname__}, "
+            "which cannot be built from JSON",
+            cure="Pass its id, or a dataclass, Struct or pydantic model.",
+        )
 
 
 def unreadable_type(hint: Any) -> type[Any] | None:

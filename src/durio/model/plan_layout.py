@@ -168,8 +168,7 @@ def node_id(plan_id: bytes, number: int) -> bytes:
 
     It has the plan's 48 bits of time, 42 bits of a hash of its id, 32 bits of the number.
     """
-    bits = _plan_bits(plan_id) << 32 | number
-    return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)
+    return _first_bytes(plan_id) + number.to_bytes(4)
 
 
 def may_be_node(job_id: bytes) -> bool:
@@ -178,8 +177,10 @@ def may_be_node(job_id: bytes) -> bool:
 
 
 @lru_cache(16)  # of the plans that are laid out now
-def _plan_bits(plan_id: bytes) -> int:
-    return int.from_bytes(blake2b(plan_id, digest_size=8).digest()) >> (64 - 42)
+def _first_bytes(plan_id: bytes) -> bytes:
+    """Return what the ids of all nodes begin with."""
+    bits = int.from_bytes(blake2b(plan_id, digest_size=8).digest()) >> (64 - 42) << 32
+    return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)[:12]
 
 
 class Before(NamedTuple):

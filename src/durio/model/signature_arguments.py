@@ -13,6 +13,10 @@ FIRST = None  # stands for the result that the signature will get
 class Parameters(Protocol):
     """The parameters of a task whose code is loaded."""
 
+    def takes(self, count: int) -> bool:
+        """Whether so many positional arguments, without named ones, are a whole call."""
+        ...
+
     def why_unfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """Return why a call does not fit; None if it does."""
         ...
@@ -31,9 +35,9 @@ def signature_arguments(
     would fit in more places: behind a result, `f.s(1)` gives 1 to the second parameter, and
     `f.s(a=1)` is refused.
     """
-    is_whole = parameters.why_unfit(args, kwargs) is None
-    if is_whole and not kwargs:
+    if not kwargs and (parameters.takes(len(args)) or parameters.takes(len(args) + 1)):
         return tuple(args), {}
+    is_whole = parameters.why_unfit(args, kwargs) is None
     why = parameters.why_unfit((FIRST, *args), kwargs)
     follows = why is None
     if why is not None and is_missing(why) and not is_whole:
@@ -41,8 +45,6 @@ def signature_arguments(
             f"{why}, and its first argument unless it follows another node",
             cure="Give them to .s(...).",
         )
-    if follows and not kwargs:
-        return tuple(args), {}
     if follows and not is_whole:
         (_, *rest), named = parameters.bound((FIRST, *args), kwargs)
         form, in_other_place = (tuple(rest), named), (rest, named)

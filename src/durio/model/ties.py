@@ -51,8 +51,10 @@ def entries_at_end(ties: Ties, state: int) -> tuple[list[OnEnd], Ties]:
     """Return what a job appends in this final state, and the ties that it keeps.
 
     What is for failures only is kept: a job that is retried may fail again. A job that was
-    cancelled quietly keeps everything.
+    cancelled quietly keeps everything. A done job needs its ties no more.
     """
+    if state == DONE:
+        return [end for end in ties.on_end if end.when & DONE_END], ties
     if state == CANCELLED and ties.quiet is not None:
         return [], ties._replace(quiet=None)
     bit = END_BY_STATE[state]

@@ -75,8 +75,7 @@ def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
         )
     check_puts(effects.puts)
     check_appends(effects.appends)
-    for job in effects.jobs:
-        check_ties(job)
+    check_ties(effects.jobs)
     if not in_caller_tx:
         return
     if effects.extends:
@@ -95,9 +94,10 @@ def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
 
 def check_puts(puts: Sequence[Put]) -> None:
     """Check names, sizes and times, and that each record is put once."""
+    for kind in {put.kind for put in puts}:
+        check_record_name(kind)
     seen: set[tuple[str, str]] = set()
     for put in puts:
-        check_record_name(put.kind)
         check_record_name(put.name)
         check_time(put.name, "due_at", put.due_at)
         check_time(put.name, "ttl_seconds", put.ttl_seconds)
@@ -131,17 +131,22 @@ def check_appends(appends: Sequence[Append]) -> None:
                 )
 
 
-def check_ties(job: NewJob) -> None:
-    """Check what a job waits for, and what it appends when it ends."""
-    if job.wait is not None:
-        check_log_name(job.wait.log)
-    for end in job.on_end:
-        check_log_name(end.log)
-    if len(job.on_end) > ON_END_MAX:
-        raise UsageError(
-            f"job {id_text(job.id)} has {len(job.on_end)} entries for its end",
-            cure=f"A job has at most {ON_END_MAX}.",
-        )
+def check_ties(jobs: Sequence[NewJob]) -> None:
+    """Check what jobs wait for, and what they append when they end.
+
+    Jobs of one plan share most logs: each name is checked once.
+    """
+    names = {job.wait.log for job in jobs if job.wait is not None}
+    for job in jobs:
+        if len(job.on_end) > ON_END_MAX:
+            raise UsageError(
+                f"job {id_text(job.id)} has {len(job.on_end)} entries for its end",
+                cure=f"A job has at most {ON_END_MAX}.",
+            )
+        for end in job.on_end:
+            names.add(end.log)
+    for name in names:
+        check_log_name(name)
 
 
 def check_log_name(name: str) -> None:

@@ -47,7 +47,8 @@ def test_ties_are_stored_as_json() -> None:
 @pytest.mark.parametrize(
     ("state", "due", "kept"),
     [
-        (DONE, [DONE_LOG, ANY_LOG], (FAILED_LOG,)),
+        # A done job is not retried, and its ties are not read again.
+        (DONE, [DONE_LOG, ANY_LOG], (DONE_LOG, FAILED_LOG, ANY_LOG)),
         (DEAD, [FAILED_LOG, ANY_LOG], (DONE_LOG, FAILED_LOG)),
         (CANCELLED, [FAILED_LOG, ANY_LOG], (DONE_LOG, FAILED_LOG)),
     ],

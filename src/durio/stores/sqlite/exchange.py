@@ -151,11 +151,11 @@ def jobs_within_bytes(tx: SqliteTransaction, lane: str, room: int) -> int:
 def claim_packed(
     tx: SqliteTransaction, worker: int, lane: str, room: int
 ) -> list[Claim] | None:
-    """Claim many plain jobs; None if one needs `claim_rows`, and none is claimed."""
+    """Claim many jobs without keys; None if one needs `claim_rows`, and none is claimed."""
     if room < PACKED_MIN:
         return None
-    ((packed, special),) = tx.db.rows(LOOK_PACKED, (lane, room))
-    if special:
+    ((packed, keyed, tied),) = tx.db.rows(LOOK_PACKED, (lane, room))
+    if keyed:
         return None
     try:
         rows = decode_packed(packed)
@@ -163,6 +163,8 @@ def claim_packed(
         return None
     if rows:
         tx.db.rows(CLAIM_READY, (worker, lane, len(rows), tx.now))
+    if tied is not None:
+        tx.special.update(map(bytes.fromhex, tied.split(",")))
     return [unpack(fields) for fields in rows]
 
 

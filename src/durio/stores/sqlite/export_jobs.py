@@ -35,7 +35,7 @@ from durio.stores.sqlite.freeze_triggers import (
     refuse_all_changes,
     refuse_changes,
 )
-from durio.stores.sqlite.records import write_put
+from durio.stores.sqlite.records import write_puts
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.store import SqliteStore
 from durio.stores.sqlite.translate import read_mark
@@ -116,7 +116,7 @@ class SqliteExportJobs:
                 audit_every_app(tx, by, f"to {mark.to}: drain")
             for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
                 command = id_text(self._context.clock.new_id())
-                write_put(tx, command_put(worker, command, "drain"))
+                write_puts(tx, [command_put(worker, command, "drain")])
                 write_audit_line(tx, namespace, by, "drain", f"worker {worker}")
             return standing or mark
 

@@ -148,8 +148,10 @@ def write_appends(tx: SqliteTransaction, appends: Sequence[Append]) -> None:
 
 def append_rows(tx: SqliteTransaction, entries: dict[str, list[EntryRow]]) -> None:
     """Append to each log, then let jobs go that have waited for that."""
-    found = {log: without_repeats(tx, log, rows) for log, rows in entries.items()}
-    new = {log: rows for log, rows in found.items() if rows}
+    new = entries
+    if any(row.uid is not None for rows in entries.values() for row in rows):
+        found = {log: without_repeats(tx, log, rows) for log, rows in entries.items()}
+        new = {log: rows for log, rows in found.items() if rows}
     if not new:
         return
     counts = as_json({log: len(rows) for log, rows in new.items()})
@@ -171,8 +173,6 @@ def without_repeats(
     tx: SqliteTransaction, log: str, rows: list[EntryRow]
 ) -> list[EntryRow]:
     """Leave out entries whose id the log already has."""
-    if all(row.uid is None for row in rows):
-        return rows
     seen: set[str] = set()
     new: list[EntryRow] = []
     for row in rows:

@@ -1,7 +1,10 @@
 """Read records in SQLite, and write them in a transaction."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
+from durio.model.codec import json_text
 from durio.model.effects import Put
 from durio.model.worker_commands import commanded_worker
 from durio.ports.records import (
@@ -29,13 +32,11 @@ PRUNE_RECORDS = statement("prune_records")
 class SqliteRecords(SqliteCapability):
     async def records(self, kind: str, names: Sequence[str]) -> list[Record]:
         now = self.context.clock.now()
+        storable = [name for name in names if is_storable(kind, name)]
+        if not storable:
+            return []
         return await self.context.reader.read(
-            lambda db: [
-                record
-                for name in names
-                if is_storable(kind, name)
-                and (record := read_record(db, kind, name, now)) is not None
-            ]
+            lambda db: read_records(db, kind, storable, now)
         )
 
     async def list_records(
@@ -59,10 +60,12 @@ class SqliteRecords(SqliteCapability):
         return due_of([Record(*row) for row in rows], now, limit)
 
 
-def read_record(db: Database, kind: str, name: str, now: float) -> Record | None:
-    """Return one record; None if it is absent or expired."""
-    rows = db.rows(READ_RECORD, (kind, name, now))
-    return Record(*rows[0]) if rows else None
+def read_records(
+    db: Database, kind: str, names: Sequence[str], now: float
+) -> list[Record]:
+    """Return the records that are there and have not expired, in this order."""
+    rows = db.rows(READ_RECORD, (kind, json_text(list(names)), now))
+    return [Record(*row) for row in rows]
 
 
 def list_records(
@@ -74,27 +77,39 @@ def list_records(
 
 def check_versions(tx: SqliteTransaction, puts: Sequence[Put]) -> None:
     """Raise for the first put whose condition does not hold."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
     for put in puts:
         if put.if_version is not None:
-            check_version(put, read_record(tx.db, put.kind, put.name, tx.now))
+            names[put.kind].append(put.name)
+    standing = {
+        (kind, record.name): record
+        for kind, some in names.items()
+        for record in read_records(tx.db, kind, some, tx.now)
+    }
+    for put in puts:
+        check_version(put, standing.get(put[:2]))
 
 
 def write_puts(tx: SqliteTransaction, puts: Sequence[Put]) -> list[int]:
-    """Write and delete records, and wake workers that get a command; return the versions."""
-    return [write_put(tx, put) for put in puts]
+    """Write and delete records, and wake workers that get a command.
+
+    Return the versions, 0 for a deletion.
+    """
+    kept = [put for put in puts if put.body is not None]
+    workers = map(commanded_worker, {put.kind for put in kept})
+    tx.woken_workers.update(each for each in workers if each is not None)
+    if len(kept) < len(puts):
+        gone = [put[:2] for put in puts if put.body is None]
+        tx.db.changed_by_many(DELETE_RECORD, gone)
+    written = tx.db.rows_of_many(WRITE_RECORD, [row_of(tx, put) for put in kept])
+    versions = (version for (version,) in written)
+    return [0 if put.body is None else next(versions) for put in puts]
 
 
-def write_put(tx: SqliteTransaction, put: Put) -> int:
-    """Write or delete one record; return its version, 0 for a deletion."""
-    if put.body is None:
-        tx.db.rows(DELETE_RECORD, (put.kind, put.name))
-        return 0
-    worker = commanded_worker(put.kind)
-    if worker is not None:
-        tx.woken_workers.add(worker)
+def row_of(tx: SqliteTransaction, put: Put) -> tuple[Any, ...]:
+    """Return the values of `write_record`."""
     expires_at = None if put.ttl_seconds is None else tx.now + put.ttl_seconds
-    values = (put.kind, put.name, put.body, put.due_at, expires_at)
-    return tx.db.value(WRITE_RECORD, values)
+    return put.kind, put.name, put.body, put.due_at, expires_at
 
 
 def prune_records(tx: SqliteTransaction, limit: int) -> None:

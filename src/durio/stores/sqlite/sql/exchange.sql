@@ -47,12 +47,14 @@ order by rank, seq limit :room
 
 -- name: look_packed(lane, room)
 -- only here: PostgreSQL reads and claims in one statement.
--- `look_ready` as one JSON array, with the number of jobs that have a key or ties: one row
--- instead of hundreds, and the interpreter runs other code meanwhile.
+-- `look_ready` as one JSON array, with the number of jobs that have a key, and the ids of
+-- those that have ties: one row instead of hundreds, and the interpreter runs other code
+-- meanwhile.
 -- A payload that is not UTF-8 makes the array undecodable; the caller then reads rows.
 select
   cast(json_group_array(json_array(hex(id), claim_no + 1, {claim_as_json})) as blob),
-  count(ukey) + count(ties)
+  count(ukey),
+  group_concat(hex(id)) filter (where ties is not null)
 from (
   select * from job
   where state = 2 and queue = :lane

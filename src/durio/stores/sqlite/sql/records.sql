@@ -1,8 +1,11 @@
 -- Records: reading, writing, and deleting the expired ones.
 
--- name: read_record(kind, name, now)
-select kind, name, body, due_at, version from record
-where kind = :kind and name = :name and (expires_at is null or expires_at > :now)
+-- name: read_record(kind, names, now)
+-- `names` is a JSON array; the records come in its order.
+select kind, name, body, due_at, version from json_each(:names) as each
+cross join record on kind = :kind and name = each.value
+where expires_at is null or expires_at > :now
+order by each.key
 
 -- name: list_records(kind, first, beyond, after, now, most)
 -- Both bounds limit the walk over the index: names with the prefix lie between them.
