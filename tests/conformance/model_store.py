@@ -4,8 +4,8 @@ Plain dicts, no batching, no concurrency. The pure rules alone decide what may h
 `model.transitions.way_out` for every end and `model.keys.key_answer` for every key.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from durio.model.effects import Effects, Put
 from durio.model.job import (
@@ -24,7 +24,10 @@ from durio.model.job import (
 from durio.model.keys import WAITING, WINDOW, KeyAnswer, KeyHolder, key_answer
 from durio.model.logs import OnEnd, Wait
 from durio.model.outcome import OutcomeKind
+from durio.model.ties import entry_body
 from durio.model.transitions import way_out
+from durio.stores.job_rules import lost_outcome
+from tests.conformance.model_logs import ModelEntry, ModelLogs, new_entries
 
 DAY = 86400.0
 DONE_SECONDS = 7 * DAY
@@ -57,6 +60,7 @@ class Row:
     gone_at: float = 0.0
     wait: Wait | None = None
     wait_delay: float = 0.0  # from the end of the wait
+    is_unseen: bool = False  # the store has not compared its wait with the log yet
     ends: tuple[OnEnd, ...] = ()
 
     def shown(self) -> tuple[object, ...]:
@@ -85,16 +89,6 @@ class ModelRecord:
     expires_at: float | None
 
 
-class ModelEntry(NamedTuple):
-    """An entry of a log."""
-
-    tag: int
-    state: int | None
-    job: bytes | None
-    uid: str | None
-    body: bytes | None
-
-
 @dataclass
 class ModelStore:
     """Jobs, keys, logs and workers; `now` is set from outside."""
@@ -104,8 +98,9 @@ class ModelStore:
     keys: dict[bytes, HeldKey] = field(default_factory=dict)
     places: int = 0
     records: dict[str, ModelRecord] = field(default_factory=dict)
-    logs: dict[str, list[ModelEntry]] = field(default_factory=dict)
+    logs: ModelLogs = field(default_factory=ModelLogs)
     bound: int | None = None
+    claims_by_id: bool = False  # jobs of one rank, else in the order of arrival
 
     # --- enqueue
 
@@ -152,6 +147,14 @@ class ModelStore:
             row.state, row.wait_delay = BLOCKED, job.delay_seconds
         return job.id, "new", row.state
 
+    def insert_unseen(self, job: NewJob) -> None:
+        """Store a job that a caller's transaction has brought, whatever the bound is."""
+        self.insert(job)
+        row = self.rows[job.id]
+        if row.wait is not None:
+            row.state, row.wait_delay = BLOCKED, job.delay_seconds
+            row.is_unseen = True
+
     def rewrite(self, row: Row, job: NewJob) -> None:
         key = job.key
         due = self.now + job.delay_seconds
@@ -169,27 +172,42 @@ class ModelStore:
     # --- logs
 
     def must_wait(self, wait: Wait | None) -> bool:
-        return wait is not None and len(self.logs.get(wait.log, ())) <= wait.above
+        return wait is not None and self.logs.length(wait.log) <= wait.above
 
-    def append(self, log: str, entry: ModelEntry) -> None:
-        """Append, unless the log has the id of the entry; then let jobs go."""
-        entries = self.logs.setdefault(log, [])
-        if entry.uid is not None and any(entry.uid == e.uid for e in entries):
-            return
-        entries.append(entry)
-        for row in self.rows.values():
-            if row.state == BLOCKED and not self.must_wait(row.wait):
-                row.run_at = self.now + row.wait_delay
-                row.state = SCHEDULED if row.wait_delay > 0 else READY
+    def follow(self, log: str, found: Sequence[ModelEntry]) -> None:
+        """Append what the store has appended, if it may; then let jobs go."""
+        self.logs.follow(log, found)
+        for row in self.rows_to_let_go():
+            if not row.is_unseen:
+                self.let_go(row)
 
-    def append_ends(self, row: Row, body: bytes | None) -> None:
-        """Append what a job has for its final state; one for `done` goes only once."""
+    def rows_to_let_go(self) -> list[Row]:
+        """Return blocked jobs whose wait is over; the store has not looked at them yet."""
+        blocked = (row for row in self.rows.values() if row.state == BLOCKED)
+        return [row for row in blocked if not self.must_wait(row.wait)]
+
+    def let_go(self, row: Row) -> None:
+        row.is_unseen = False
+        row.run_at = self.now + row.wait_delay
+        row.state = SCHEDULED if row.wait_delay > 0 else READY
+
+    def append_ends(
+        self, row: Row, body: bytes | None, effects: Effects | None = None
+    ) -> None:
+        """Append what a job has for its final state; one for `done` goes only once.
+
+        Entries of its effects come after its own.
+        """
         bit = {DONE: 1, DEAD: 2, CANCELLED: 4}[row.state]
         due = [end for end in row.ends if end.when & bit]
         row.ends = tuple(e for e in row.ends if e not in due or not e.when & 1)
+        own: list[tuple[str, ModelEntry]] = []
         for end in due:
             uid = f"m{end.tag}" if end.once else None
-            self.append(end.log, ModelEntry(end.tag, row.state, row.id, uid, body))
+            own.append((end.log, ModelEntry(end.tag, row.state, row.id, uid, body)))
+        self.logs.write(
+            [*own, *new_entries(() if effects is None else effects.appends)]
+        )
 
     # --- records
 
@@ -223,7 +241,9 @@ class ModelStore:
     def claim(self, worker: int, want: int) -> list[tuple[bytes, int]]:
         self.promote()
         ready = [row for row in self.rows.values() if row.state == READY]
-        ready.sort(key=lambda row: (row.rank, row.place))
+        ready.sort(
+            key=lambda row: (row.rank, row.id if self.claims_by_id else row.place)
+        )
         for row in ready[:want]:
             row.state, row.worker, row.alone = RUNNING, worker, False
             row.claim_no += 1
@@ -265,14 +285,11 @@ class ModelStore:
                 0 if standing is None else standing.version,
             }:
                 return False
-        for log, entries, _ in () if effects is None else effects.appends:
-            for entry in entries:
-                new = ModelEntry(entry.tag, None, None, entry.uid, entry.body)
-                self.append(log, new)
         if kind is OutcomeKind.ALONE:
             row.alone = True
         else:
-            self.leave(row, kind, delay=delay, killed_process=kind is OutcomeKind.LOST)
+            killed = kind is OutcomeKind.LOST
+            self.leave(row, kind, delay=delay, killed_process=killed, effects=effects)
         return True
 
     def leave(
@@ -282,6 +299,8 @@ class ModelStore:
         *,
         delay: float = 0.0,
         killed_process: bool = False,
+        effects: Effects | None = None,
+        error: bytes | None = None,
     ) -> None:
         way = way_out(
             kind,
@@ -304,7 +323,7 @@ class ModelStore:
         if way.state.is_final:
             self.settle(row)
             if not is_quiet:
-                self.append_ends(row, RESULT if row.state == DONE else None)
+                self.append_ends(row, entry_body(row.state, RESULT, error), effects)
 
     def settle(self, row: Row) -> None:
         """Apply a final state: free the key by its mode, and set how long the job is kept."""
@@ -328,7 +347,8 @@ class ModelStore:
     def rescue(self, worker: int) -> None:
         for row in list(self.rows.values()):
             if row.worker == worker:
-                self.leave(row, OutcomeKind.LOST)
+                lost = lost_outcome(row.id, row.claim_no, worker, 0, self.now)
+                self.leave(row, OutcomeKind.LOST, error=lost.error)
 
     def cancel(self, job_id: bytes, *, is_quiet: bool = False) -> None:
         row = self.rows[job_id]
@@ -347,7 +367,9 @@ class ModelStore:
             if row.key is not None and row.key.mode != WINDOW:
                 held = HeldKey(row.id, row.key.mode, row.key.digest, None)
                 self.keys[row.key.key] = held
-            row.state = BLOCKED if self.must_wait(row.wait) else READY
+            row.is_unseen = row.wait is not None and row.wait.log in self.logs.locked
+            must_wait = row.is_unseen or self.must_wait(row.wait)
+            row.state = BLOCKED if must_wait else READY
             row.wait_delay = 0.0
             row.retried = row.losses = row.lost = row.snoozed = 0
 

@@ -286,16 +286,17 @@ async def a_deleted_job_appends_nothing_more(scene: Scene) -> None:
 
 @chapter.promise("M95", needs=OURS)
 async def the_end_in_a_transaction_appends_with_it(scene: Scene) -> None:
-    """A rollback appends nothing."""
+    """A rollback appends nothing; the job's own entry is before those of its effects."""
     worker, claim = await scene.running(on_end=(OnEnd(LOG),))
     blocked = await scene.add(wait=Wait(LOG, 0))
     own = await scene.store.transaction(worker)
     await own.roll_back()
     assert await scene.log(LOG) == []
     own = await scene.store.transaction(worker)
-    await own.commit(outcome(claim, result=b"42"))
+    effects = Effects(appends=[Append(LOG, [NewEntry(b"x")])])
+    await own.commit(outcome(claim, result=b"42", effects=effects))
     await scene.settle()
-    assert [entry.body for entry in await scene.log(LOG)] == [b"42"]
+    assert [entry.body for entry in await scene.log(LOG)] == [b"42", b"x"]
     assert await scene.is_ready(blocked)
 
 
@@ -326,6 +327,14 @@ async def effects_are_written_with_the_outcome(scene: Scene) -> None:
     assert [each.id for each in answer.claims] == [job_id]
     assert [record.body for record in await scene.store.list_records(KIND)] == [b"1"]
     assert [entry.body for entry in await scene.log(LOG)] == [b"x"]
+
+
+@chapter.promise()
+async def the_own_entry_of_a_job_is_before_those_of_its_effects(scene: Scene) -> None:
+    """Both are in the same log."""
+    worker, claim = await scene.running(on_end=(OnEnd(LOG),))
+    await scene.finish(worker, claim, result=b"42", effects=follow_up(scene).effects)
+    assert [entry.body for entry in await scene.log(LOG)] == [b"42", b"x"]
 
 
 @chapter.promise()

@@ -68,7 +68,8 @@ class Exchange(Protocol):
         A job that becomes final appends its entries to logs (`NewJob.on_end`), and jobs whose
         wait is over become ready. The effects of a `done` outcome are written with it; if a
         condition of them does not hold, nothing of that outcome is written, and `rejected`
-        contains the conflict. Full and closed queues accept the jobs of effects.
+        contains the conflict. Entries of effects come after the job's own. Full and closed
+        queues accept the jobs of effects.
 
         Lanes are read in order, each up to its limit; a lane may occur twice. Paused lanes
         give no jobs. A worker whose lease has expired, or that is unknown, claims nothing.

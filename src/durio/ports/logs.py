@@ -28,7 +28,11 @@ class Entry(NamedTuple):
 class Logs(Protocol):
     """Reads logs, and deletes what is not needed any more.
 
-    A log that does not exist has the length 0.
+    A log that does not exist has the length 0. The entries of one commit are appended in its
+    order, and so are those of the end of one job. What was committed before a transaction
+    began comes before its entries. Between transactions that overlap, and between jobs that
+    end together, the order is not promised. A store may append after the commit
+    (`Upkeep.settle`), but loses and repeats no entry.
     """
 
     async def read_log(
