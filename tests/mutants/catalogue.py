@@ -1,12 +1,23 @@
 """All mutants, by name."""
 
-from tests.mutants import bounds, control, ends, keys, leases, plans, waiting, worker
+from tests.mutants import (
+    bounds,
+    control,
+    ends,
+    keys,
+    leases,
+    logs,
+    plan_rules,
+    plans,
+    waiting,
+    worker,
+)
 from tests.mutants.planting import Mutant, Promises, Seeds
 
+STORES = (ends, leases, keys, bounds, waiting, logs)
+ABOVE = (plans, plan_rules, worker, control)
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for chapter in (ends, leases, keys, bounds, waiting, plans, worker, control)
-    for mutant in chapter.PLANTED
+    mutant.name: mutant for chapter in (*STORES, *ABOVE) for mutant in chapter.PLANTED
 }
 
 # The control: it plants no bug. A check that "catches" it would catch anything.

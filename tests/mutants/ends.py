@@ -1,6 +1,6 @@
 """Bugs about how jobs end, and what an end costs."""
 
-from tests.mutants.planting import Mutant, Patch, Promises, Seeds
+from tests.mutants.planting import Mutant, Patch, Promises, Seeds, Tests
 
 FINISH = "stores/sqlite/sql/finish.sql"
 FENCE = "where id = :id and claim_no = :claim_no and worker = :worker and state = 3"
@@ -170,5 +170,29 @@ PLANTED = (
             ),
         ),
         (Seeds(),),
+    ),
+    Mutant(
+        "ends_are_not_flushed",
+        "A power cut loses ends that were reported to the worker as stored.",
+        (
+            Patch(
+                "stores/sqlite/exchange.py",
+                "durable=bool(outcomes)",
+                "durable=False",
+            ),
+        ),
+        (Tests("tests/unit/stores/test_flushes.py"),),
+    ),
+    Mutant(
+        "ends_beside_claims_are_not_flushed",
+        "An end is not flushed if a claim is written in the same transaction.",
+        (
+            Patch(
+                "stores/sqlite/writer.py",
+                "is_durable = any(request.is_durable for",
+                "is_durable = all(request.is_durable for",
+            ),
+        ),
+        (Tests("tests/unit/stores/test_flushes.py"),),
     ),
 )

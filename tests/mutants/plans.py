@@ -1,21 +1,14 @@
-"""Bugs about plans, and about the logs, waits and records under them."""
+"""Bugs about plans: how they fail, are cancelled and retried, and change."""
 
-from tests.mutants.planting import Killer, Mutant, Patch, Promises, Seeds, Tests
+from tests.mutants.planting import Seeds, Tests, one_patch
 
 LAYOUT = Tests("tests/plans/test_layout.py")
 RECOVERY = Tests("tests/plans/test_recovery.py")
 LEADERS = Tests("tests/plans/test_leaders.py")
 
 
-def planted(
-    name: str, wrong: str, file: str, old: str, new: str, *killers: Killer
-) -> Mutant:
-    """Return a mutant of one patch."""
-    return Mutant(name, wrong, (Patch(file, old, new),), killers)
-
-
 PLANTED = (
-    planted(
+    one_patch(
         "callback_before_the_last_member",
         "What follows a group waits for all its members but one.",
         "model/plan_layout.py",
@@ -23,7 +16,7 @@ PLANTED = (
         "Before(Wait(log, max(0, count - 2)), Input(kind, log, count))",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "results_in_order_of_arrival",
         "What follows a group gets the results in the order of the ends.",
         "worker/plan_inputs.py",
@@ -31,7 +24,7 @@ PLANTED = (
         "list(tagged.values())[:members]",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "immutable_gets_an_input",
         "A node that is immutable gets the result before it.",
         "model/plan_layout.py",
@@ -39,7 +32,7 @@ PLANTED = (
         "before.input",
         LAYOUT,
     ),
-    planted(
+    one_patch(
         "inner_group_is_one_member",
         "A group inside a group is not unrolled.",
         "model/plan_layout.py",
@@ -47,7 +40,7 @@ PLANTED = (
         "    return False\n",
         LAYOUT,
     ),
-    planted(
+    one_patch(
         "dependents_go_on_waiting",
         "What depends on a failed node is not cancelled.",
         "maintenance/plans.py",
@@ -55,7 +48,7 @@ PLANTED = (
         "self._cancel_dependents(plan, [])",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "only_the_next_is_cancelled",
         "What waits for a failed node through others is not cancelled.",
         "model/plan_failure.py",
@@ -63,7 +56,7 @@ PLANTED = (
         "",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "rest_of_the_group_runs",
         "A group with cancel_rest lets its other members run.",
         "model/plan_failure.py",
@@ -71,7 +64,7 @@ PLANTED = (
         "if layout.scopes[scope].plan.is_collected:",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "collect_fails_the_plan",
         "A failure in a group that collects fails the plan.",
         "model/plan_failure.py",
@@ -79,7 +72,7 @@ PLANTED = (
         "return not [scope.plan.is_collected for scope in scopes][:0]",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "join_fails_in_its_own_group",
         "A group that collects also collects the failure of its join.",
         "model/plan_layout.py",
@@ -87,7 +80,7 @@ PLANTED = (
         "scope = self._scope",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "handler_for_each_failure",
         "The handler of a group runs once for each member that fails.",
         "model/plan_failure.py",
@@ -95,7 +88,7 @@ PLANTED = (
         'HandlerCall(handler, f"s{scope}/{number}", position, depth)',
         LAYOUT,
     ),
-    planted(
+    one_patch(
         "handler_once_for_ever",
         "A handler does not run again when a resumed plan fails again.",
         "maintenance/plans.py",
@@ -103,7 +96,7 @@ PLANTED = (
         "handler_id(plan.id, call)",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "handlers_are_forgotten",
         "The leader marks a plan as failed and enqueues no handler.",
         "maintenance/plans.py",
@@ -111,7 +104,7 @@ PLANTED = (
         "        calls = handlers(plan.layout, node)[:0]\n",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "failure_is_skipped_after_a_conflict",
         "A leader whose plan was changed meanwhile goes on with the next failure.",
         "maintenance/plans.py",
@@ -120,7 +113,7 @@ PLANTED = (
         "                if job:\n",
         LEADERS,
     ),
-    planted(
+    one_patch(
         "late_leader_cancels_a_resumed_plan",
         "A leader cancels nodes without a look at the record.",
         "maintenance/plans.py",
@@ -128,7 +121,7 @@ PLANTED = (
         "await self.store.act(some, action)",
         LEADERS,
     ),
-    planted(
+    one_patch(
         "cancel_is_not_finished",
         "A cancel whose caller died stays half-way.",
         "ports/plan_sweep.py",
@@ -136,7 +129,7 @@ PLANTED = (
         "due = put",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "retry_leaves_what_was_cancelled",
         "The retry of a plan runs dead nodes only.",
         "client/plan_actions.py",
@@ -144,7 +137,7 @@ PLANTED = (
         "[n for n in dead if n not in collected]",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "one_retried_job_resumes_the_plan",
         "A plan runs again although another job of it is dead.",
         "client/plan_actions.py",
@@ -152,7 +145,7 @@ PLANTED = (
         "is_resumed = plan.record.state is PlanState.FAILED",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "large_plan_starts_before_it_is_whole",
         "The first nodes of a large plan wait for nothing.",
         "model/plan_layout.py",
@@ -160,7 +153,7 @@ PLANTED = (
         "n if n.wait is not wait else n",
         Tests("tests/unit/model/test_plan_layout.py"),
     ),
-    planted(
+    one_patch(
         "own_write_is_refused",
         "A plan whose reply was lost is reported as not stored when it has begun.",
         "client/plan_enqueue.py",
@@ -168,7 +161,7 @@ PLANTED = (
         "return is_first and conflict.record.body == effects.puts[0].body",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "added_member_is_not_waited_for",
         "What follows a group starts without the members that were added to it.",
         "worker/plan_changes.py",
@@ -176,7 +169,7 @@ PLANTED = (
         "[Extend(job_id, 0) for job_id in plan.ids(waiters)]",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "replaced_job_appends_its_own_end",
         "What follows a job starts when a plan has taken its place.",
         "worker/attempt_plan.py",
@@ -184,7 +177,7 @@ PLANTED = (
         "is_quiet=False",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "plan_without_its_key",
         "The record of a key is not written with its plan.",
         "client/plan_enqueue.py",
@@ -192,7 +185,7 @@ PLANTED = (
         "await self._commit(writes.at_once([]), tx)",
         Seeds(30),
     ),
-    planted(
+    one_patch(
         "retry_without_the_key",
         "A plan is resumed although another active plan has its key.",
         "client/plan_actions.py",
@@ -200,7 +193,7 @@ PLANTED = (
         "puts=[put]",
         Tests("tests/unit/client/test_plan_key.py"),
     ),
-    planted(
+    one_patch(
         "retried_plan_is_deleted",
         "A plan that is retried while it is due is deleted.",
         "maintenance/plan_deletion.py",
@@ -208,7 +201,7 @@ PLANTED = (
         "if plan is None:",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "failure_of_a_deleted_job_is_skipped",
         "A plan whose dead job was discarded at once waits for ever.",
         "maintenance/plans.py",
@@ -216,53 +209,12 @@ PLANTED = (
         "job = None",
         RECOVERY,
     ),
-    planted(
+    one_patch(
         "cancelled_job_is_no_failure",
         "A plan is resumed although a job of it stays cancelled.",
         "client/plan_actions.py",
         "    failed |= await ending_nodes(store, plan, states)\n",
         "    failed = {n for n in failed if states.get(n) == DEAD}\n",
         RECOVERY,
-    ),
-    # --- under plans
-    planted(
-        "running_job_is_cancelled_aloud",
-        "A job that runs when it is cancelled quietly appends its failure.",
-        "stores/sqlite/job_actions.py",
-        "        mark_quiet(tx, job_id, action.reason)\n",
-        "        pass\n",
-        Promises("on_end."),
-    ),
-    planted(
-        "wait_ends_the_delay",
-        "A job whose wait is over is ready, although its time has not come.",
-        "stores/sqlite/logs.py",
-        "due = max(run_at or 0.0, tx.now + delay)",
-        "due = min(run_at or 0.0, tx.now + delay)",
-        Promises("waits."),
-    ),
-    planted(
-        "jobs_finished_together_append_nothing",
-        "Jobs with ties that one statement finishes leave no entries.",
-        "stores/sqlite/finish.py",
-        "return quick | ties.keys(), ended",
-        "return quick | ties.keys(), []",
-        Promises("on_end."),
-    ),
-    planted(
-        "version_restarts",
-        "A record that is deleted and created again gets an old version.",
-        "stores/sqlite/migrations/0003_records.sql",
-        "version integer primary key autoincrement",
-        "version integer primary key",
-        Promises("records."),
-    ),
-    planted(
-        "deferred_row_applied_twice",
-        "An entry that was deferred is appended two times.",
-        "stores/postgres/migrations/0003_logs.sql",
-        "    from applied as a\n    union all\n",
-        "    from applied as a cross join generate_series(1, 2)\n    union all\n",
-        Tests("tests/e2e/test_postgres_logs.py"),
     ),
 )

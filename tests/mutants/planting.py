@@ -88,6 +88,13 @@ class Mutant:
     killers: tuple[Killer, ...]
 
 
+def one_patch(
+    name: str, wrong: str, file: str, old: str, new: str, *killers: Killer
+) -> Mutant:
+    """Return a mutant of one patch."""
+    return Mutant(name, wrong, (Patch(file, old, new),), killers)
+
+
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Path]:
     """Yield a folder with the changed engine: the first entry of a process's path."""

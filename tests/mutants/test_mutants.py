@@ -20,7 +20,7 @@ from tests.mutants.trial import Verdict, trial
 
 # Quick ones of several kinds: some caught by a seed, some by a promise of the suite.
 SAMPLE = (
-    "retry_counts_twice",
+    "finish_before_run",
     "one_retry_too_many",
     "no_jitter",
     "snooze_keeps_lost",

@@ -64,8 +64,8 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/exchange.py",
-                "    if special:\n        return None\n",
-                "    del special\n",
+                "    if keyed:\n        return None\n",
+                "    del keyed\n",
             ),
         ),
         (Promises("keys."), Promises("freed_keys."), Seeds()),

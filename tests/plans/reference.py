@@ -68,15 +68,19 @@ def leaf_value(*values: Any) -> str:
 
 def comparable(value: Any) -> Any:
     """Which of several failures is reported first is chance: an Err has no content here."""
-    if isinstance(value, Err) or (isinstance(value, dict) and value["end"] == "err"):
-        return ["err"]
-    if isinstance(value, Ok):
-        return ["ok", comparable(value.value)]
-    if isinstance(value, dict):
-        return ["ok", comparable(value["value"])]
     if isinstance(value, list | tuple):
         return [comparable(each) for each in value]
-    return value
+    if isinstance(value, Ok):
+        return ["ok", comparable(value.value)]
+    if isinstance(value, Err):
+        return ["err"]
+    match value:
+        case {"end": "ok", "value": inside}:
+            return ["ok", comparable(inside)]
+        case {"end": "err"}:
+            return ["err"]
+        case _:
+            return value
 
 
 def name_of(signature: Signature[..., Any]) -> str:

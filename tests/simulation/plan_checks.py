@@ -160,12 +160,16 @@ class PlanCase:
 
     @cached_property
     def behaviours(self) -> dict[str, Behaviour]:
-        """How the leaves have ended, and how those that are done have changed the plan."""
+        """How the leaves have ended, and how those that are done have changed the plan.
+
+        A leaf that was never stored did not end well; P1 and P10 say whether it had to be.
+        """
+        jobs = ((name, self.job_of.get(name)) for name in self.wish.leaves)
         return {
             name: self.wish.leaves[name].behaviour
-            if self.job_state(job) == "done"
+            if job is not None and self.job_state(job) == "done"
             else Behaviour("dead")
-            for name, job in self.job_of.items()
+            for name, job in jobs
         }
 
     @cached_property

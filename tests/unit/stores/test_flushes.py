@@ -1,6 +1,8 @@
 """Which commits of a SQLite store are flushed to the disk, and what a power cut undoes."""
 
+import asyncio
 import shutil
+import threading  # noqa: TID251 - holds the writer's thread
 from pathlib import Path
 
 from durio.model.job import DONE, READY, RUNNING
@@ -35,6 +37,26 @@ def test_only_claims_without_outcomes_are_not_flushed(tmp_path: Path) -> None:
         await store.exchange(worker, (), [Lane(LANE, 1)], 1)
         assert not flushed(store)
         await store.renew(worker, lease_seconds=30)
+        assert flushed(store)
+
+    run_on_store(tmp_path / "jobs.db", story)
+
+
+def test_an_end_beside_a_claim_is_flushed(tmp_path: Path) -> None:
+    """Requests that come while the writer is busy share the next transaction."""
+    come = threading.Event()
+
+    async def let_go() -> None:
+        come.set()
+
+    async def story(store: SqliteStore) -> None:
+        write = store.context.writer.write
+        await asyncio.gather(
+            write(lambda _: come.wait(60)),
+            write(lambda _: None),
+            write(lambda _: None, durable=False),
+            let_go(),
+        )
         assert flushed(store)
 
     run_on_store(tmp_path / "jobs.db", story)
