@@ -172,14 +172,22 @@ class Evidence:
         )
 
     def looked_responsible(self, job: str) -> bool:
-        """Whether a job that kills no worker lost three in a row, the last one alone."""
-        starts = self.starts[job][-LOST_MAX:]
+        """Whether a job that kills no worker lost three in a row, the last one alone.
+
+        An attempt without a start was lost before the first line of the task.
+        """
+        ends = self.dead[job]
+        attempts = [line["attempt"] for line in (*self.starts[job], *ends[:1])]
+        lost = max(attempts, default=0)
+        starts = [x for x in self.starts[job] if x["attempt"] > lost - LOST_MAX]
         kills = [self.kill_of(line) for line in starts]
-        if len(starts) < LOST_MAX or None in kills:
+        if lost < LOST_MAX or None in kills:
             return False
+        if not starts or starts[-1]["attempt"] < lost:
+            return True
         last, end_ns = starts[-1], kills[-1]
-        if self.dead[job]:  # no job of its process began after that
-            end_ns = min(end_ns, self.dead[job][0]["mono_ns"])
+        if ends:  # no job of its process began after that
+            end_ns = min(end_ns, ends[0]["mono_ns"])
         return not any(
             line["job"] != job
             and line["pid"] == last["pid"]

@@ -177,6 +177,15 @@ def test_a_job_that_lost_three_workers_is_convicted_only_if_it_was_alone() -> No
     assert (alone.code, alone.ok) == (HELD, 2), alone.problems
     told_before = unlucky(neighbour=False, after=4.9)
     assert judge(told_before, [convicted, RERUN], FEW).code == HELD
+    never_begun = [
+        x for x in unlucky(neighbour=False) if x["ev"] != "start" or x["pid"] != 31
+    ]
+    assert judge(never_begun, [convicted, RERUN], FEW).code == HELD
+    too_few = [x for x in never_begun if x["ev"] != "start" or x["pid"] != 33]
+    young = [{**x, "attempt": 2} if x["pid"] == 32 else x for x in too_few]
+    assert judge(young, [convicted, RERUN], FEW).unexpected == 1
+    third = [{**x, "attempt": 3} if x["ev"] == "dead" else x for x in young]
+    assert judge(third, [convicted, RERUN], FEW).code == HELD
     beside = judge(unlucky(neighbour=True), [convicted, RERUN], FEW)
     assert (beside.code, beside.unexpected) == (BROKEN, 1)
 
