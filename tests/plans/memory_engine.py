@@ -105,7 +105,7 @@ class Engine:
     def input_of(self, wanted: Input) -> Any:
         if wanted.log is None:
             return Collected() if wanted.kind == "collected" else []
-        entries = sorted(self.logs[wanted.log])
+        entries = sorted(e for e in self.logs[wanted.log] if e.tag >= 0)
         if wanted.kind == "one":
             return entries[0].body
         assert [entry.tag for entry in entries] == [*range(wanted.members)]

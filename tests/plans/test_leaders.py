@@ -90,3 +90,21 @@ async def test_failure_before_a_cancel_runs_no_handler(app: App):
     await keeper(app, await app.store()).turn()
     assert (await plan.status()).state == "cancelled"
     assert len(await records(app)) == 2
+
+
+@virtual
+async def test_failure_that_is_read_again_does_not_fail_a_resumed_plan(app: App):
+    """A leader dies after it has handled a failure, before it stores how far it has read."""
+    plan, stored = await failed_chain(app)
+    store = await app.store()
+    entries = await store.read_log("pf:app", 0)
+    jobs = {job.id: job for job in await store.get([entries[0].job or b""])}
+    dying = keeper(app, store)
+    assert await dying._failed(entries, jobs) == []
+    assert (await plan.status()).state == "failed"
+    # The record is resumed before the failed job is retried: both are separate writes.
+    found = await stored_plan(store, app.name, stored.id)
+    running = found.put(state=PlanState.RUNNING, failure=None, resumed=1)
+    assert (await store.commit(Effects(puts=[running]))).conflict is None
+    await keeper(app, store).turn()
+    assert (await plan.status()).state == "running"

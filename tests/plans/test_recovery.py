@@ -464,3 +464,22 @@ async def test_long_result_inside_is_kept_for_the_plan_outside(app: App):
             await app.clock.sleep(60)
         assert len(await store.list_records(f"plan:{app.name}")) == kept
     assert await records(app) == []
+
+
+@virtual
+async def test_cancelled_member_lets_nothing_run_before_what_is_before_its_group(
+    app: App,
+):
+    """It is an entry of a group that collects, before the group has begun."""
+    leaf, report = declare(app), declare_report(app)
+    collecting = group(leaf.si("b"), leaf.si("c"), on_error="collect")
+    plan = await (leaf.s("a") | collecting | report.s()).enqueue()
+    for job in [job async for job in app.jobs(state="blocked", task="leaf")]:
+        await (await app.job(job.id)).cancel()
+    async with working(app):
+        assert await plan.result(timeout=60) == 2
+    (first,) = [job async for job in app.jobs(state="done", task="leaf")]
+    (last,) = [job async for job in app.jobs(task="report")]
+    assert first.finished_at is not None
+    assert last.started_at is not None
+    assert last.started_at >= first.finished_at

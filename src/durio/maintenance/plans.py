@@ -190,17 +190,18 @@ class PlanKeeper:
             if job is None:
                 continue  # its plan is gone
             for _ in range(TRIES_MAX):
-                if await self._fail(job, entry.tag, short_failure(entry.body)):
+                if await self._fail(job, entry):
                     break
             else:
                 return None
         return []
 
-    async def _fail(self, job: StoredJob, node: int, failure: ShortFailure) -> bool:
+    async def _fail(self, job: StoredJob, entry: Entry) -> bool:
         """Fail the plan of a job, and the plan whose job it has taken the place of.
 
         Return False if a plan was changed meanwhile: look again.
         """
+        node, failure = entry.tag, short_failure(entry.body)
         plan = await self._plan_of(job)
         if plan is None or not await self._has_failed(plan, job.id, node):
             return True
@@ -208,7 +209,7 @@ class PlanKeeper:
         while plan is not None:
             first = FirstFailure(node, *failure, None if own else id_text(job.id))
             plan = await with_changes(self.store, plan)
-            failed = await self._fail_plan(plan, first, job, failure)
+            failed = await self._fail_plan(plan, first, job, failure, entry.offset)
             if not failed:
                 return failed is not None
             replaces = plan.record.replaces
@@ -233,17 +234,23 @@ class PlanKeeper:
         first: FirstFailure,
         job: StoredJob,
         failure: ShortFailure,
+        offset: int,
     ) -> bool | None:
         """Handle the failure of a node; return whether the whole plan has failed.
 
         None: it was changed meanwhile, by another leader or by a person.
         """
-        if plan.record.state in ENDED_BY_HAND:
+        state, handled = plan.record.state, {"handled": offset + 1}
+        if state in ENDED_BY_HAND:
             return False
+        if state is PlanState.RUNNING and offset < plan.record.handled:
+            return False  # the plan was retried since
         node = first.node
         fails = fails_plan(plan.layout, node)
-        if fails and plan.record.state is PlanState.RUNNING:
-            changed = await self._change(plan, state=PlanState.FAILING, failure=first)
+        if fails and state is PlanState.RUNNING:
+            changed = await self._change(
+                plan, state=PlanState.FAILING, failure=first, **handled
+            )
             if changed is None:
                 return None
             plan = changed
@@ -254,13 +261,7 @@ class PlanKeeper:
         calls = handlers(plan.layout, node)
         new = [self._handler_job(plan, call, job, failure) for call in calls]
         new, appends = await self._not_handled(plan, new)
-        puts: list[Put] = []
-        if fails and plan.record.state is PlanState.FAILING:
-            now = self.clock.now()
-            put = plan.put(state=PlanState.FAILED, ended_at=now)
-            puts.append(
-                put._replace(due_at=plan.record.kept_until(now + self.dead_seconds))
-            )
+        puts = self._failed_puts(plan, handled) if fails else []
         answer = await self.store.commit(Effects(new, puts, appends), enters=True)
         if answer.conflict is not None and answer.conflict.what != "record":
             # A closed queue, or a key that another job has: the plan ends without them.
@@ -269,6 +270,17 @@ class PlanKeeper:
             )
             answer = await self.store.commit(Effects(puts=puts))
         return fails if answer.conflict is None else None
+
+    def _failed_puts(self, plan: StoredPlan, handled: dict[str, int]) -> list[Put]:
+        """Return the write of a plan that has failed, or had failed before."""
+        if plan.record.state is PlanState.FAILED:
+            return [plan.put(**handled)._replace(due_at=plan.due_at)]
+        if plan.record.state is not PlanState.FAILING:
+            return []
+        now = self.clock.now()
+        put = plan.put(state=PlanState.FAILED, ended_at=now, **handled)
+        due_at = plan.record.kept_until(now + self.dead_seconds)
+        return [put._replace(due_at=due_at)]
 
     async def _not_handled(
         self, plan: StoredPlan, jobs: list[NewJob]
@@ -311,11 +323,9 @@ class PlanKeeper:
             await cancel_plans(self.store, self.namespace, inner, self.clock.now())
         return plan
 
-    async def _change(
-        self, plan: StoredPlan, *, state: PlanState, failure: FirstFailure
-    ) -> StoredPlan | None:
+    async def _change(self, plan: StoredPlan, **changes: Any) -> StoredPlan | None:
         """Write a changed record; None if another change came first."""
-        put = plan.put(state=state, failure=failure)
+        put = plan.put(**changes)
         try:
             answer = await self.store.commit(Effects(puts=[put]))
         except EffectsRefused:

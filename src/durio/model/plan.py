@@ -256,3 +256,12 @@ def common_source(links: Iterable[AnyLink]) -> tuple[str, Source | None]:
 
 def handlers_text(link: AnyLink) -> str:
     return "".join(f".on_error({handler!r})" for handler in link.error_handlers)
+
+
+def is_one_job(link: AnyLink) -> bool:
+    """Whether a signature, or a chain of one, is laid out as one job."""
+    while (
+        isinstance(link, PlanValue) and link.kind == "chain" and len(link.members) == 1
+    ):
+        link = link.members[0]
+    return isinstance(link, SignatureValue)

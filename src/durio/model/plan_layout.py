@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeGuard
 from durio.model.ids import uuid7
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
-from durio.model.plan import AnyLink, PlanValue, SignatureValue
+from durio.model.plan import AnyLink, PlanValue, SignatureValue, is_one_job
 from durio.model.plan_change import NO_ENDS, InheritedEnds
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN
 from durio.model.plan_place import Input
@@ -266,7 +266,26 @@ class Compiler:
         self._group = around
         if not count:
             return Before(before.wait, Input(kind, None, 0))
-        return Before(Wait(log, count - 1), Input(kind, log, count))
+        above = count - 1
+        if group.is_collected and before.wait is not None:
+            above += self._append_too(before.wait, log)
+        return Before(Wait(log, above), Input(kind, log, count))
+
+    def _append_too(self, wait: Wait, log: str) -> int:
+        """Let nodes that append to one log append to another, too; return how many entries.
+
+        A member that is cancelled before its group begins is an entry of the group. What
+        follows must not run then, before what is before the group is done.
+        """
+        for node in self.nodes:
+            new = [
+                end._replace(log=log, tag=-1 - end.tag)
+                for end in node.on_end
+                if end.log == wait.log and end.tag >= 0
+            ]
+            if new:
+                self.nodes[node.number] = node._replace(on_end=(*new, *node.on_end))
+        return wait.above + 1
 
     def _place_members(self, group: PlanValue, before: Before, join: GroupLog) -> int:
         """Place the members of a group, and of groups that are unrolled into it."""
@@ -365,14 +384,6 @@ def is_unrolled(link: AnyLink) -> TypeGuard[PlanValue]:
     if isinstance(link, SignatureValue) or link.kind == "chain":
         return False
     return not (link.is_collected or link.cancels_rest)
-
-
-def is_one_job(link: AnyLink) -> bool:
-    while (
-        isinstance(link, PlanValue) and link.kind == "chain" and len(link.members) == 1
-    ):
-        link = link.members[0]
-    return isinstance(link, SignatureValue)
 
 
 def has_scope(plan: PlanValue) -> bool:

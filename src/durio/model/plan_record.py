@@ -65,6 +65,8 @@ class PlanRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     is_whole: bool = True  # False: it is being written
     resumed: int = 0  # how often it was retried
     failure: FirstFailure | None = None
+    # Failures of its jobs before this offset of the log of failures have been handled.
+    handled: int = 0
     key: str | None = None  # name of the record of its key
     key_until: float = 0.0  # end of the window of its key: it is kept until then
     replaces: Replaced | None = None

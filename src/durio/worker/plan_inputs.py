@@ -153,7 +153,8 @@ class PlanInputs:
 
 
 def by_tag(entries: Sequence[Entry]) -> Tagged:
-    return {entry.tag: entry for entry in entries}
+    """Return the entries of members; others only say that what is before is done."""
+    return {entry.tag: entry for entry in entries if entry.tag >= 0}
 
 
 def needs_input(claim: Claim) -> bool:
