@@ -11,6 +11,7 @@ from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
 from durio.model.errors import InvalidPlan as InvalidPlan
 from durio.model.errors import InvalidResult as InvalidResult
+from durio.model.errors import InvalidSchedule as InvalidSchedule
 from durio.model.errors import InvalidURL as InvalidURL
 from durio.model.errors import InvariantBroken as InvariantBroken
 from durio.model.errors import JobCancelled as JobCancelled
@@ -26,6 +27,8 @@ from durio.model.errors import PlanNotFound as PlanNotFound
 from durio.model.errors import QueueClosed as QueueClosed
 from durio.model.errors import QueueFull as QueueFull
 from durio.model.errors import ResultExpired as ResultExpired
+from durio.model.errors import ScheduleConflict as ScheduleConflict
+from durio.model.errors import ScheduleNotFound as ScheduleNotFound
 from durio.model.errors import SchemaMismatch as SchemaMismatch
 from durio.model.errors import SpawnFull as SpawnFull
 from durio.model.errors import StoreCorrupt as StoreCorrupt

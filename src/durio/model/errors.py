@@ -99,6 +99,12 @@ class InvalidPlan(UsageError):
     code = "invalid_plan"
 
 
+class InvalidSchedule(UsageError):
+    """A schedule that cannot work as it is written: its rule, times or options."""
+
+    code = "invalid_schedule"
+
+
 class InvalidResult(UsageError):
     """A result that does not fit the annotation of its task, or is not JSON."""
 
@@ -154,6 +160,18 @@ class PlanNotFound(OperatingError):
     """There is no such plan: it never existed, or retention has deleted it."""
 
     code = "plan_not_found"
+
+
+class ScheduleNotFound(OperatingError):
+    """There is no such schedule: it never existed, or was deleted."""
+
+    code = "schedule_not_found"
+
+
+class ScheduleConflict(OperatingError):
+    """A schedule of this name exists already, or was changed meanwhile."""
+
+    code = "schedule_conflict"
 
 
 class JobDead(OperatingError):
