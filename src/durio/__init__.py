@@ -13,6 +13,7 @@ __all__ = (
     "App",
     "Cancel",
     "Context",
+    "Cron",
     "DeadLetter",
     "DurioError",
     "HookEvent",
@@ -49,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from durio.client.plan import chain as chain
     from durio.client.plan import chord as chord
     from durio.client.plan import group as group
+    from durio.model.cron import Cron as Cron
     from durio.model.errors import Cancel as Cancel
     from durio.model.errors import DeadLetter as DeadLetter
     from durio.model.errors import DurioError as DurioError
@@ -76,6 +78,7 @@ else:
         "App": "durio.app.app",
         "Cancel": "durio.model.errors",
         "Context": "durio.worker.context",
+        "Cron": "durio.model.cron",
         "DeadLetter": "durio.model.errors",
         "DurioError": "durio.model.errors",
         "HookEvent": "durio.worker.middleware",

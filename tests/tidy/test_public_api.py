@@ -28,6 +28,7 @@ PUBLIC = {
     "durio.keys": "keys.py",
     "durio.plans": "plans.py",
     "durio.queues": "queues.py",
+    "durio.schedules": "schedules.py",
     "durio.testing": "testing/__init__.py",
 }
 PUBLIC_NAMES_MAX = 30

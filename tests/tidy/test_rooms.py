@@ -53,6 +53,8 @@ NOT_A_CAPABILITY |= {
     "plan_reader",
     "plan_sweep",
     "plan_writes",
+    "schedule_runs",
+    "tick_maker",
 }
 NOT_A_CAPABILITY |= {"move", "store"}
 

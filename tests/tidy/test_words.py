@@ -103,7 +103,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "signature": ("client/plan.py",),
     "step": ("workflow/",),
     "subscription": ("events/",),
-    "tick": ("model/schedule.py", "maintenance/"),
+    "tick": ("model/tick.py", "maintenance/"),
     "ticket": ("model/gate.py", "ports/gates.py"),
     "topic": ("model/event.py", "events/"),
 }

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from durio import (
     App,
     Context,
+    Cron,
     Job,
     JobDetails,
     JobError,
@@ -43,6 +44,7 @@ from durio.plans import (
     chord,
     group,
 )
+from durio.schedules import Schedule, Tick
 
 
 @dataclass
@@ -504,3 +506,30 @@ async def by_name() -> None:
     assert_type(await (await send.job("0198")), str)
     async with app as opened:
         assert_type(opened, App)
+
+
+@app.cron("0 2 * * *", tz="Europe/Paris", overlap="skip", catchup="latest")
+async def nightly(ctx: Context, keep: int = 7) -> str:
+    assert_type(ctx.tick, Tick | None)
+    return str(keep)
+
+
+@app.every("5m", fixed_delay=True, args=(1,))
+@app.task(queue="low")
+async def poll(shop: int) -> int:
+    return shop
+
+
+@app.cron(Cron(hour=3, weekday="MON-FRI"), name="weekly-report")
+def weekly() -> float:
+    return 0.5
+
+
+async def schedules() -> None:
+    assert_type(await (await nightly.enqueue(30)).result(), str)
+    assert_type(await (await poll.enqueue(2)).result(), int)
+    assert_type(weekly.enqueue_sync().result_sync(), float)
+    made = await app.schedules.create("user-42", poll, args=(42,), cron="@daily")
+    assert_type(made, Schedule)
+    assert_type(made.next_at, datetime | None)
+    assert_type(await app.schedules.pause("user-42", "holiday"), Schedule)

@@ -19,6 +19,7 @@ from durio.app.lifespan import Lifespan
 from durio.app.live_publisher import LivePublisher
 from durio.app.named_task import NamedTask
 from durio.app.registry import Registry
+from durio.app.scheduling import SchedulingApp
 from durio.app.state import AppState, LoopState
 from durio.app.task_decorator import TaskDecorator
 from durio.app.tasks import SyncTask, Task
@@ -66,7 +67,7 @@ T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
 
 
-class App:
+class App(SchedulingApp):
     """An App declares tasks, enqueues jobs and runs workers, on one store.
 
     Nothing is opened before the first use. An App can be used from several threads and

@@ -20,6 +20,7 @@ from durio.ports.store import Store
 COMMAND = re.compile(
     r"durio (?:migrate|(?:jobs|plans) (?:show|retry) [0-9a-f-]{36}|(?:jobs|plans) ls"
     r"|dead (?:ls|retry)"
+    r"|schedules (?:ls|(?:show|resume|rm|reset|edit) [\w.:-]++)"
     r"|queues resume [\w.:-]++)(?! --(?:app|store))"
 )
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)

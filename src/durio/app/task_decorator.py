@@ -31,6 +31,7 @@ from typing import (
     overload,
 )
 
+from durio.app.task_signatures import TaskSignatures
 from durio.app.tasks import SyncTask, Task
 from durio.model.options import CallOptions, Retention
 from durio.model.quantities import Duration
@@ -50,6 +51,7 @@ class OnlyAny:
 
 
 AnyR = TypeVar("AnyR", bound=OnlyAny)
+AnyTask = TypeVar("AnyTask", bound=TaskSignatures[..., Any])
 
 
 class AnyObjectFirst(Protocol[P, Q, R_co]):
@@ -101,6 +103,9 @@ class TaskDecorator:
 
     @overload
     def __call__(self, /, **options: Unpack[TaskKeywords]) -> "TaskDecorator": ...
+    # A task, which `@app.cron` schedules; `@app.task` refuses it.
+    @overload
+    def __call__(self, fn: AnyTask, /) -> AnyTask: ...
     # A sync function that returns Any.
     @overload
     def __call__(self, fn: AnyObjectFirst[P, Q, AnyR], /) -> SyncTask[P, AnyR]: ...

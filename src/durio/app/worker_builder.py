@@ -1,6 +1,6 @@
 """Build a worker for an App from its parts: clock, threads, child processes, loops."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ import msgspec
 from durio.app.app import App
 from durio.app.origin import origin_of
 from durio.client.plan_prepare import PlanPreparer
+from durio.client.tick_maker import ClientTickMaker
 from durio.host.child_log import wanted_level
 from durio.host.child_pool import ChildProcessPool
 from durio.host.child_wire import Setup
@@ -17,6 +18,7 @@ from durio.host.executors import ThreadExecutor
 from durio.host.processes import cores
 from durio.host.side_loop import ThreadSideLoop, WorkerMachine
 from durio.host.signals import ProcessName, process_name
+from durio.maintenance.backfills import BackfillKeeper
 from durio.maintenance.leader import Leader
 from durio.maintenance.loop import run_forever
 from durio.maintenance.plans import PlanKeeper
@@ -24,6 +26,8 @@ from durio.maintenance.promoter import Promoter
 from durio.maintenance.pruner import Pruner
 from durio.maintenance.rescuer import Rescuer
 from durio.maintenance.soft_bound import SoftBound
+from durio.maintenance.ticker import Ticker
+from durio.maintenance.undeclared import UndeclaredSchedules
 from durio.model.job import CANCELLED, DEAD
 from durio.model.names import queue_of
 from durio.model.outcome import RescuedJob
@@ -32,6 +36,7 @@ from durio.model.settings import Settings
 from durio.model.version import __version__
 from durio.ports.executor import ChildPool, Executor, SideLoop
 from durio.ports.fleet import SendProcessMessage
+from durio.ports.store import Store
 from durio.telemetry.log import install_job_fields
 from durio.telemetry.names import JOB_CANCELLED, JOB_DEAD, JOB_RESCUED
 from durio.worker.build import WorkerBuilder, WorkerPorts
@@ -40,6 +45,7 @@ from durio.worker.watchdog import Machine
 from durio.worker.worker import Worker
 from durio.worker.worker_config import WorkerConfig
 
+Turn = Callable[[], Awaitable[float]]
 RESCUED_NAMES = {DEAD: JOB_DEAD, CANCELLED: JOB_CANCELLED}
 
 
@@ -69,6 +75,7 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
     install_job_fields()
     store = await app.store()
     await app.declare_bounds()
+    await app.schedules.declare_at_start()
     settings = settings or app.settings
     served = parse_serving(
         queues,
@@ -100,7 +107,19 @@ async def make_worker(  # noqa: PLR0913 - the options and parts of a worker
         machine=machine or WorkerMachine(),
         child_pool=child_pool or make_child_pool(app, settings, config.name),
     )
-    return WorkerBuilder(config, ports).build(partial(maintenance_loops, plans))
+    turns = {"plans": plans.turn, **schedule_turns(app, store)}
+    return WorkerBuilder(config, ports).build(partial(maintenance_loops, turns))
+
+
+def schedule_turns(app: App, store: Store) -> dict[str, Turn]:
+    """Return what the leader does for schedules."""
+    parts = (store, app.clock, app.emit, app.name)
+    maker = ClientTickMaker(app)
+    return {
+        "ticker": Ticker(*parts, maker).turn,
+        "backfills": BackfillKeeper(*parts, maker).turn,
+        "undeclared": UndeclaredSchedules(*parts).turn,
+    }
 
 
 def worker_config(
@@ -119,6 +138,7 @@ def worker_config(
         tasks=app.registry.published(),
         settings=settings,
         plans=PlanPreparer(app, app.registry.by_name),
+        schedules=tuple(app.schedules.declared),
         middleware=(*app.state.middleware, *app.middleware),
         hooks=app.hooks,
         deps=app.deps,
@@ -155,7 +175,7 @@ def with_concurrency(settings: Settings, concurrency: int) -> Settings:
 
 
 def maintenance_loops(
-    plans: PlanKeeper, worker: Worker
+    turns_of_leader: Mapping[str, Turn], worker: Worker
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the loops that run in every worker: any may lead, all rescue on their host."""
     store, clock, emit = worker.store, worker.clock, worker.emit
@@ -200,7 +220,9 @@ def maintenance_loops(
         "look": look,
         "pruner": leader.while_leading(pruner.turn, 5.0),
         "gauge": leader.while_leading(soft_bound.turn, 1.0),
-        "plans": leader.while_leading(plans.turn, 1.0),
+    }
+    turns |= {
+        name: leader.while_leading(turn, 1.0) for name, turn in turns_of_leader.items()
     }
     loops = [run_forever(name, turn, clock, emit) for name, turn in turns.items()]
     return [leader.run(), *loops]

@@ -2,9 +2,7 @@
 
 `CallOptions` is the table of all options. The annotation of each field says what the value
 means, how it is checked and stored, and where it may be given. The checks, the stored form,
-the flags of `durio enqueue` and the reference page are made from it. The typed signatures
-of `App.task` and `Task.options` are written by hand; tests/unit/app/test_options.py
-compares them with the table.
+flags of `durio enqueue`, the reference page and a test of typed signatures are made from it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -42,6 +40,7 @@ from durio.model.option_values import (
 from durio.model.plan_place import PlanPlace
 from durio.model.quantities import Duration, seconds
 from durio.model.retry import Retry, as_retry
+from durio.model.tick import TickPlace
 from durio.model.timeout import TimeLimits, Timeout, time_limits
 from durio.model.tx import Joinable, check_tx
 
@@ -342,6 +341,7 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     key: str | None = None  # as the caller gave it, for people
     plan: PlanPlace | None = None  # the job is a node of a plan
     is_chunk: bool = False  # the payload is a list of calls, each `[args, kwargs]`
+    tick: TickPlace | None = None  # the job was made by a schedule
 
     def __post_init__(self) -> None:
         """Refuse values that no enqueue stores: any program may have written the row."""

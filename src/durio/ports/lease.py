@@ -23,6 +23,7 @@ class WorkerInfo(NamedTuple):
     weights: Mapping[str, int] = {}
     prefetch: Mapping[str, int] = {}
     strict: bool = False
+    schedules: tuple[str, ...] = ()  # names of schedules that its code declares
 
 
 class Vitals(NamedTuple):

@@ -38,6 +38,7 @@ class Due(NamedTuple):
     # Time until the next record is due. 0: more records are due; None: no other has a due
     # time.
     next_due_seconds: float | None
+    now: float = 0.0  # the time of the store, if a record has a due time
 
 
 class Records(Protocol):
@@ -104,4 +105,4 @@ def due_of(records: Sequence[Record], now: float, limit: int) -> Due:
     """Build the result from `limit` + 1 records in the order of their due times."""
     due = [r for r in records[:limit] if r.due_at is not None and r.due_at <= now]
     following = records[len(due)].due_at if len(records) > len(due) else None
-    return Due(due, None if following is None else max(0.0, following - now))
+    return Due(due, None if following is None else max(0.0, following - now), now)

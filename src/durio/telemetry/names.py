@@ -75,6 +75,17 @@ MEANINGS: dict[str, EmissionMeaning] = {
         ERROR,
         "a call blocks past its hard limit in a host process, which Durio does not end",
     ),
+    "schedule.ticked": EmissionMeaning(DEBUG, "a tick of a schedule made a job"),
+    "schedule.skipped": EmissionMeaning(
+        WARNING, "ticks of a schedule made no job (see reason)"
+    ),
+    "schedule.missed": EmissionMeaning(
+        WARNING, "a tick was handled much later than it was due"
+    ),
+    "schedule.failed": EmissionMeaning(
+        ERROR, "the job of a tick could not be made; the schedule goes on"
+    ),
+    "schedule.paused": EmissionMeaning(WARNING, "Durio has paused a schedule"),
     "spawn.failed": EmissionMeaning(
         ERROR, "a call of app.spawn raised; it is not retried"
     ),

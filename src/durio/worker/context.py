@@ -11,6 +11,7 @@ from durio.model.errors import UsageError
 from durio.model.ids import id_text
 from durio.model.job import Progress
 from durio.model.plan import Complete
+from durio.model.tick import Tick
 from durio.telemetry.log import Logger, in_job, task_logger
 from durio.worker.attempt_plan import AttemptPlan
 from durio.worker.transaction import TaskTransaction
@@ -82,6 +83,7 @@ class Context(Generic[D_co]):
         "meta",
         "queue",
         "task",
+        "tick",
     )
 
     def __init__(  # noqa: PLR0913 - the facts of an attempt, made in one place
@@ -100,6 +102,7 @@ class Context(Generic[D_co]):
         transact: Callable[[], TaskTransaction] | None = None,
         give_result: Callable[[object], None] | None = None,
         make_plan: Callable[[], AttemptPlan] | None = None,
+        tick: Tick | None = None,
     ) -> None:
         self._raw_id = job_id
         self.task = task  # full name of the task
@@ -108,6 +111,7 @@ class Context(Generic[D_co]):
         self.max_attempts = max_attempts  # the first attempt and all retries
         self.deadline_at = deadline_at  # `deadline` as seconds since 1970, or None
         self.meta = meta  # the `meta` that the job was enqueued with
+        self.tick = tick  # the tick of a schedule that made the job; None: none did
         self.deps = deps  # the value of the App's `deps=`; None without it
         self.cancelled = False  # True once the attempt must stop; for code in threads
         self._report = report

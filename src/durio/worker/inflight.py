@@ -20,6 +20,7 @@ from durio.model.options import RowOptions, row_options
 from durio.model.outcome import KeepRule, Outcome
 from durio.model.retry import Retry
 from durio.model.settings import Settings
+from durio.model.tick import tick_of
 from durio.model.timeout import TimeLimits
 from durio.ports.clock import Clock
 from durio.ports.executor import SoftTimeLimit, ThreadCallHandle
@@ -218,6 +219,7 @@ class Attempt:
                 transact=partial(TaskTransaction, self),
                 give_result=self._set_result,
                 make_plan=self._own_plan,
+                tick=tick_of(overrides.tick) if overrides is not None else None,
             )
         return self._context
 

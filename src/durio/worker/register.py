@@ -156,6 +156,7 @@ class Registration:
             queues=config.serving.patterns,
             concurrency=config.settings.worker.concurrency,
             version=config.version,
+            schedules=config.schedules,
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds

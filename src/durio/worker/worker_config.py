@@ -62,6 +62,7 @@ class WorkerConfig:
     keeps: Mapping[str, KeepRule] = field(
         default_factory=dict[str, KeepRule]
     )  # by lane
+    schedules: tuple[str, ...] = ()  # names of those that the code declares
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None

@@ -1,0 +1,118 @@
+"""What a schedule runs: a task with arguments, a signature, or a plan."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from durio.client.plan_enqueue import PlanClient
+from durio.client.tick_maker import ClientTickMaker
+from durio.model.errors import InvalidSchedule
+from durio.model.options import UNSET, CallOptions
+from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
+from durio.model.plan_arguments import check_whole
+from durio.model.plan_checks import two_apps
+from durio.model.plan_layout import WRITTEN_AT_ONCE_MAX
+from durio.model.tick import TickPlace
+
+LINK_BYTES_MAX = 24 * 1024
+NOT_SCHEDULED = ("key", "unique", "tx", "at")
+CURES = {
+    "key": "Each tick makes its job once without a key: leave it out.",
+    "unique": "Each tick makes its job once without a key: leave it out.",
+    "tx": "A schedule is stored in a transaction of its own: leave tx out.",
+    "at": "The schedule says when its jobs run: leave at out.",
+}
+
+
+class SignatureMaker(Protocol):
+    """A task, as a schedule needs it."""
+
+    def s(self, /, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class LinkClient(PlanClient, Protocol):
+    """The part of an App that makes signatures."""
+
+    def named(self, name: str) -> Any: ...
+
+
+def link_of(
+    client: LinkClient, what: object, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> AnyLink:
+    """Return the signature or plan that a schedule runs; refuse one that cannot run."""
+    if isinstance(what, str):
+        what = client.named(what)
+    if isinstance(what, SignatureValue | PlanValue):
+        link: AnyLink = what
+        if args or kwargs:
+            raise InvalidSchedule(
+                f"{what!r:.80} has its arguments, and args or kwargs are given too",
+                cure="Give the arguments to .s(...), or pass the task itself.",
+            )
+    else:
+        task: Any = what
+        if not callable(getattr(task, "s", None)):
+            raise InvalidSchedule(
+                f"a schedule cannot run {what!r:.80}",
+                cure="Pass a task, its name, a signature task.s(...), or a plan.",
+            )
+        link = task.s(*args, **kwargs)
+    _check_link(client, link)
+    return link
+
+
+def _check_link(client: LinkClient, link: AnyLink) -> None:
+    source = link.source
+    if source is not None and source.client is not client:
+        first = next((s.task for s in signatures_of(link)), "?")
+        raise two_apps(first, f"{client.name}.*")
+    check_whole(link, "runs by a schedule", cure="Give all its arguments.")
+    if isinstance(link, PlanValue):
+        _check_options(link.defaults)
+        if link.size > WRITTEN_AT_ONCE_MAX:
+            raise InvalidSchedule(
+                f"the plan has {link.size} jobs",
+                cure=f"A schedule runs plans of at most {WRITTEN_AT_ONCE_MAX} jobs: "
+                "schedule a task that enqueues the plan.",
+            )
+        return
+    _check_options(link.options)
+    if link.error_handlers:
+        raise InvalidSchedule(
+            f"{link!r:.80} has on_error handlers, and only plans call them",
+            cure="Make a plan of it: chain(signature).",
+        )
+
+
+def _check_options(options: CallOptions) -> None:
+    for name in NOT_SCHEDULED:
+        if getattr(options, name) not in {UNSET, None}:
+            raise InvalidSchedule(
+                f"the job of a schedule cannot have {name}=", cure=CURES[name]
+            )
+
+
+def link_document(link: AnyLink) -> dict[str, Any]:
+    """Return the stored form; refuse arguments that are too large for a record."""
+    document = link.to_dict()
+    size = len(msgspec.json.encode(document))
+    if size > LINK_BYTES_MAX:
+        raise InvalidSchedule(
+            f"the task and its arguments are {size:,} bytes",
+            cure=f"A schedule stores at most {LINK_BYTES_MAX:,}: "
+            + (
+                "store the data, and pass its id."
+                if isinstance(link, SignatureValue)
+                else "schedule a task that enqueues the plan."
+            ),
+        )
+    return document
+
+
+async def check_tasks(client: LinkClient, link: AnyLink) -> None:
+    """Refuse tasks that do not exist, and arguments that do not fit them."""
+    for signature in signatures_of(link):
+        await client.find_task(signature.task)
+    tick, run_id = TickPlace("check", 0.0), client.clock.new_id()
+    await ClientTickMaker(client).make(link.to_dict(), tick, run_id, 0.0)

@@ -1,0 +1,60 @@
+"""Run a schedule now: one job beside its rule."""
+
+from typing import Any, Protocol
+
+from durio.client.handle import Job
+from durio.client.plan_job import PlanHandleClient, PlanJob
+from durio.client.schedule_link import LinkClient
+from durio.client.schedule_store import TRIES_MAX, overtaken, read_schedule
+from durio.client.tick_maker import ClientTickMaker
+from durio.model.errors import ScheduleConflict
+from durio.model.schedule import schedule_put
+from durio.model.schedule_tick import due_time, with_run
+from durio.model.tick import TickPlace
+from durio.ports.control import AuditNote
+from durio.ports.schedule_runs import ended_runs
+from durio.telemetry.emit import Emitter
+
+
+class SchedulesClient(LinkClient, PlanHandleClient, Protocol):
+    """The part of an App that schedules use."""
+
+    emit: Emitter
+
+
+async def run_schedule(
+    client: SchedulesClient, name: str, note: AuditNote, *, force: bool
+) -> Job[Any] | PlanJob[Any]:
+    """Make one job, and write the schedule that counts it, in one commit."""
+    store = await client.store()
+    for _ in range(TRIES_MAX):
+        record, stored = await read_schedule(client, name)
+        now = client.clock.now()
+        ended = await ended_runs(store, client.name, stored.live, now)
+        live = [run.id for run in stored.live if run.id not in ended]
+        if live and not force and stored.definition.overlap != "allow":
+            raise ScheduleConflict(
+                f"run {live[0]} of the schedule {name!r} goes on",
+                cure="Wait for its end, cancel it, or use force=True (--force).",
+                name=name,
+            )
+        # Not the id of a tick: the schedule may have one at this time.
+        place, run_id = TickPlace(name, now), client.clock.new_id()
+        made = await ClientTickMaker(client).make(
+            stored.definition.link, place, run_id, 0.0
+        )
+        after = with_run(stored, now, made.run)
+        due_at = due_time(after, now)
+        put = schedule_put(client.name, name, after, record.version, due_at)
+        effects = made.effects._replace(puts=[*made.effects.puts, put])
+        conflict = (await store.commit(effects, enters=True, note=note)).conflict
+        if conflict is None:
+            return (PlanJob if made.run.is_plan else Job)(client, run_id)
+        if conflict.what != "record":
+            raise ScheduleConflict(
+                f"the job of the schedule {name!r} is refused: {conflict.what} "
+                f"{conflict.name}",
+                cure="See durio queues ls: a closed queue takes no jobs.",
+                name=name,
+            )
+    raise overtaken(name)

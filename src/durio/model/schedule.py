@@ -1,0 +1,140 @@
+"""A schedule as it is stored: a record of the kind `schedule:<namespace>`.
+
+The record is due at the time of the next tick. Whoever handles a tick writes the record on
+the condition that it still has the version that was read, together with the job of the
+tick: so each tick is handled once, by any number of schedulers.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from durio.model.effects import Put
+from durio.model.errors import InvalidSchedule
+from durio.model.schedule_rule import Rule
+
+Overlap = Literal["skip", "queue_one", "queue_all", "cancel_previous", "allow"]
+Catchup = Literal["none", "latest", "all"]
+Skipped = Literal[
+    "catchup", "overlap", "queue_closed", "max_runs", "key", "invalid", "changed"
+]
+
+TICKS_KEPT = 10
+LIVE_MAX = 100  # runs whose end is watched
+CATCHUP_WINDOW_SECONDS = 86400.0
+CATCHUP_MAX = 100
+
+
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a schedule runs, when, and what it does if it cannot."""
+
+    link: dict[str, Any]  # document of a signature or plan
+    rule: Rule
+    overlap: Overlap = "skip"
+    catchup: Catchup = "latest"
+    catchup_window: float = CATCHUP_WINDOW_SECONDS  # older ticks are not made up for
+    catchup_max: int = CATCHUP_MAX  # most ticks that `all` makes up for
+    jitter: float = 0.0  # seconds; a random delay of the job, not of the tick
+    max_runs: int | None = None
+    pause_on_failure: bool = False
+
+    def is_same_as(self, other: "Definition") -> bool:
+        """Whether both say the same; the anchor of an interval is chosen, not said."""
+        rule = msgspec.structs.replace(other.rule, anchor=self.rule.anchor)
+        return self == msgspec.structs.replace(other, rule=rule)
+
+
+class TickRun(NamedTuple):
+    """A job or plan that a tick has made."""
+
+    id: str
+    is_plan: bool = False
+
+
+class TickNote(NamedTuple):
+    """A tick that was handled."""
+
+    due_at: float
+    run: TickRun | None = None
+    skipped: Skipped | None = None  # why it made no job
+
+
+class Pause(NamedTuple):
+    """Who paused a schedule, when and why."""
+
+    by: str
+    at: float
+    reason: str = ""
+    # The code no longer declares it: a declaration resumes it.
+    is_undeclared: bool = False
+
+
+class ScheduleRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The body of the record."""
+
+    definition: Definition
+    created_at: float
+    code: Definition | None = None  # what the code declares; None: it declares nothing
+    is_manual: bool = True  # created or changed by people, so `code` does not count
+    # Grows with each change, but not with ticks: milliseconds since 1970, or more.
+    version: int = 0
+    pause: Pause | None = None
+    next_at: float | None = None  # time of the next tick; None: none, or not known yet
+    run_count: int = 0  # ticks that made a job
+    skipped_count: int = 0
+    last_at: float | None = None  # time of the last tick that made a job
+    ticks: tuple[TickNote, ...] = ()  # the newest, oldest first
+    live: tuple[
+        TickRun, ...
+    ] = ()  # runs that had not ended when they were last looked at
+    # Times of ticks that wait until the run before them ends.
+    waiting: tuple[float, ...] = ()
+
+    @property
+    def origin(self) -> Literal["code", "manual"]:
+        return "manual" if self.is_manual else "code"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will never be due again."""
+        watches = self.definition.rule.fixed_delay and bool(self.live)
+        return self.next_at is None and not self.waiting and not watches
+
+
+_decoder = msgspec.json.Decoder(ScheduleRecord)
+
+
+def schedules_kind(namespace: str) -> str:
+    return f"schedule:{namespace}"
+
+
+def load_schedule(body: bytes, name: str) -> ScheduleRecord:
+    try:
+        record = _decoder.decode(body)
+        record.definition.rule.check()
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+        InvalidSchedule,
+    ) as error:
+        why = error.what if isinstance(error, InvalidSchedule) else error
+        raise InvalidSchedule(
+            f"the record of the schedule {name!r} is damaged: {why}",
+            cure="Delete the schedule, and create it again.",
+        ) from None
+    return record
+
+
+def schedule_put(
+    namespace: str,
+    name: str,
+    record: ScheduleRecord,
+    version: int,
+    due_at: float | None,
+) -> Put:
+    """Return the write of a schedule; a schedule that is paused or over is not due."""
+    if record.pause is not None or record.is_over:
+        due_at = None
+    kind, body = schedules_kind(namespace), msgspec.json.encode(record)
+    return Put(kind, name, body, if_version=version, due_at=due_at)
