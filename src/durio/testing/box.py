@@ -37,6 +37,7 @@ from durio.testing.box_state import (
     leave,
     refuse_own_store,
 )
+from durio.testing.box_ticks import next_tick, tick_turns
 from durio.testing.burst import run_burst
 from durio.worker.context import Context
 from durio.worker.middleware import CallNext
@@ -116,8 +117,9 @@ class Box:
     ) -> None:
         """Run the jobs that are ready, and the jobs that these enqueue, as a worker does.
 
-        Scheduled jobs stay. With `until="1h"` jobs that are due within that time run too:
-        the clock jumps from one due time to the next, and then to the end of the hour.
+        Scheduled jobs stay. With `until="1h"` jobs that are due within that time run too,
+        and schedules of the App make their jobs: the clock jumps from one due time to the
+        next, and then to the end of the hour.
         When a job ends dead, `drain` raises the task's own exception, or JobDead if the
         task raised none; with `errors="keep"` it raises nothing.
         """
@@ -231,12 +233,18 @@ class Box:
 
     async def _run_due(self, errors: str, last: float) -> None:
         """Run scheduled jobs until `last`: move the clock from due time to due time."""
+        names = [app.name for app in self._apps]
+        turns = [turn for app in self._apps for turn in await tick_turns(app)]
         while True:
-            due = await next_due(self._store, [app.name for app in self._apps])
+            times = [await next_due(self._store, names)]
+            times += [await next_tick(self._store, name) for name in names]
+            due = min((at for at in times if at is not None), default=None)
             if due is None or due > last:
                 self.clock.advance_to(last)
                 return
             self.clock.advance_to(due)
+            for turn in turns:
+                await turn()
             await self._run_ready(errors)
 
     async def _has_ready(self, app: App) -> bool:
