@@ -45,6 +45,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List, show, retry, cancel, run, discard, rename jobs.",
     ),
     "plans": ("durio.cli.plans", "List, show, cancel and retry plans."),
+    "schedules": (
+        "durio.cli.schedules",
+        "List, add, edit, pause, run, backfill schedules.",
+    ),
     "queues": (
         "durio.cli.queues",
         "List, pause, resume, limit, drain, move, purge queues.",

@@ -6,7 +6,7 @@ from durio.app.app import App
 from durio.app.connect import masked, store_module
 from durio.app.cures import with_flags
 from durio.client.namespaces import apps_in
-from durio.doctor import code, machine, queues, settings, workers
+from durio.doctor import code, machine, queues, schedules, settings, workers
 from durio.doctor.snapshot import NAMESPACES_MAX, StoreSnapshot, take_snapshot
 from durio.model.errors import DurioError
 from durio.model.failure import error_text
@@ -113,7 +113,9 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
         for namespace in named:
             known = registered if namespace == app.name else None
             seen = await take_snapshot(store, app.clock, namespace, known)
-            findings = await run_checks(content_checks(seen))
+            records = await schedules.read_schedules(store, namespace)
+            checks = content_checks(seen) | schedules.schedule_checks(seen, records)
+            findings = await run_checks(checks)
             found += with_namespace(findings, namespace, len(named))
     except Exception as trouble:
         found.append(failed_check("store.content", trouble))
