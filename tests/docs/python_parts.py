@@ -9,8 +9,10 @@ from durio.app.app import App
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.named_task import NamedTask
+from durio.app.schedule_decorator import ScheduleDecorator
 from durio.app.task_decorator import TaskDecorator
 from durio.app.tasks import SyncTask, Task, TaskWithOptions
+from durio.client.backfills import Backfill
 from durio.client.handle import Job
 from durio.client.job_query import BulkResult, JobQuery
 from durio.client.plan import (
@@ -23,7 +25,10 @@ from durio.client.plan import (
 )
 from durio.client.plan_job import PlanJob, PlanStatus
 from durio.client.queue_handle import QueueHandle, QueueStatus
+from durio.client.schedule_view import HandledTick, Schedule
+from durio.client.schedules import Schedules
 from durio.keys import KeyPolicy
+from durio.model.cron import Cron, CronRun
 from durio.model.job import (
     JobDetails,
     JobError,
@@ -40,6 +45,7 @@ from durio.model.plan_record import PlanState
 from durio.model.plan_tree import PlanTree
 from durio.model.retry import Retry
 from durio.model.settings import Settings
+from durio.model.tick import Tick
 from durio.queues import Queue
 from durio.testing import Box, BoxClock, BoxJob
 from durio.worker.context import Context
@@ -105,6 +111,23 @@ KEY_POLICY_INTERNAL = frozenset({"name", "mode", "ttl_seconds", "delay_seconds"}
 SHOWN = [
     Shown(App, "app", is_made=True, internal=APP_INTERNAL),
     Shown(TaskDecorator, "app.task"),
+    Shown(
+        ScheduleDecorator,
+        "app.cron",
+        "`app.cron(...)` and `app.every(...)` return it.",
+        like=TaskDecorator,
+    ),
+    Shown(
+        Schedules,
+        "app.schedules",
+        internal=frozenset({"declared", "declare_at_start", "by"}),
+    ),
+    Shown(Schedule, "schedule", "`await app.schedules.get(name)` returns it."),
+    Shown(HandledTick, "tick"),
+    Shown(Backfill, "backfill", "`await app.schedules.backfill(...)` returns it."),
+    Shown(Tick, "ctx.tick"),
+    Shown(Cron, "cron", is_made=True),
+    Shown(CronRun, "run", "`cron.preview(...)` returns a list of them."),
     Shown(EmbeddedWorker, "worker", "`app.worker()` returns it."),
     Shown(Lifespan, "app.lifespan"),
     Shown(Task, "task", "`@app.task` returns it for an `async def` function."),
@@ -208,6 +231,11 @@ PAGES = {
         "python_plan_types": "Complete Following Partial Immutable ImmutablePlan "
         "NamedSignature",
         "python_plan_ends": "Collected Ok Err PlanFailure",
+    },
+    "python-schedules.md": {
+        "python_schedules": "ScheduleDecorator Schedules Schedule HandledTick Backfill "
+        "Tick",
+        "python_cron": "Cron CronRun",
     },
     "python-testing.md": {
         "python_testing": "testing Box BoxClock BoxJob durio_box",

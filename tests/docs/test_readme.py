@@ -114,7 +114,7 @@ def test_comparison_is_dated() -> None:
     assert re.search(r"in [A-Z][a-z]+ 20\d\d", table)
     rows = [line for line in table.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} == {7}
-    assert {"schedules (cron)", "dashboard"} == {
+    assert {"dashboard"} == {
         row.split("|")[1].strip() for row in rows if "not yet" in row.split("|")[2]
     }
 
