@@ -34,6 +34,7 @@ from durio.worker.worker_config import FRESH_RENEWALS, WorkerIdentity
 
 BLOCKED_TRIES = 4  # renewals per interval, while no worker can renew
 NO_CHILDREN = ChildVitals(0.0, 0, 0)
+UNKNOWN_HEALTH = Health(stalled_by=None, behind_seconds=math.inf)
 
 
 class ProcessUsage(Protocol):
@@ -148,6 +149,7 @@ class Heartbeat:
         self._margin_seconds = min(5.0, lease_seconds / 6)
         self._is_write_blocked = False  # no worker could renew at the last check
         self._has_timed_out = False  # the last renewal waited for its whole timeout
+        self._known_health, self._known_at = UNKNOWN_HEALTH, -math.inf
         self._on_cancels = on_cancels
         self._on_lost = on_lost
         self._on_paused = on_paused
@@ -260,9 +262,17 @@ class Heartbeat:
         return behind_seconds > self._lease_seconds - fresh_seconds
 
     async def _health(self, me: int) -> Health:
+        """Ask the store; if it cannot tell now, use an answer of the last interval.
+
+        That answer is good: a worker that has renewed since then, after a gap, rescues
+        nobody for more than one interval.
+        """
         seconds = max(self._left_seconds(), self._margin_seconds / 8)
         try:
             async with asyncio.timeout(min(self._interval_seconds, seconds)):
-                return await self._store.health(me)
+                self._known_health = await self._store.health(me)
+            self._known_at = self._clock.monotonic()
         except (StoreError, TimeoutError):
-            return Health(stalled_by=None, behind_seconds=math.inf)
+            if self._clock.monotonic() - self._known_at > self._interval_seconds:
+                self._known_health = UNKNOWN_HEALTH
+        return self._known_health

@@ -10,6 +10,7 @@ import pytest
 from durio import App, HookEvent, State
 from durio.app.worker_builder import make_worker
 from durio.app.worker_commands import read_answers, send_command
+from durio.errors import StoreFull
 from durio.ports.clock import Clock
 from durio.ports.lease import Renewed
 from durio.ports.store import Health
@@ -346,6 +347,32 @@ async def test_while_nobody_can_write_a_renewal_is_always_in_line(
         await app.clock.sleep(0.1)
         assert worker.identity.renewed_at > renewed_at, "it was written at once"
         assert worker.identity.id == me
+
+
+@pytest.mark.parametrize("answered_seconds", [60.0, 12.0])
+@virtual(settings=BRISK)
+async def test_a_store_that_sometimes_cannot_tell_ends_no_lease(
+    app: App, answered_seconds: float
+):
+    """Its writer is busy at every second question; at last it does not answer any more."""
+    faulty = await faulty_store(app)
+    async with working(app) as worker:
+        await worker.started.wait()
+        began, asked = app.clock.monotonic(), list[float]()
+
+        async def health(_worker: int) -> Health:
+            asked.append(app.clock.monotonic())
+            if len(asked) % 2 == 0 or asked[-1] - began > answered_seconds:
+                raise TimeoutError
+            return Health(stalled_by=None, behind_seconds=0.0)
+
+        me, faulty.health = worker.identity.id, health
+        full = StoreFull("the disk is full", cure="")
+        faulty.fail("renew", times=1_000_000, error=full)
+        await app.clock.sleep(40)
+        assert (worker.identity.id == me) is (answered_seconds > 40)
+        assert len(asked) > 4
+        faulty.heal()
 
 
 @pytest.mark.proves("M110")
