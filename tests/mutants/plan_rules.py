@@ -105,8 +105,8 @@ PLANTED = (
         "plan_fails_twice",
         "A second failure changes the error of a plan that has failed.",
         "maintenance/plans.py",
-        "        if fails and plan.record.state is PlanState.RUNNING:\n",
-        "        if fails and plan.record.state is not PlanState.FAILING:\n",
+        "        if fails and state is PlanState.RUNNING:\n",
+        "        if fails and state is not PlanState.FAILING:\n",
         Seeds(30),
     ),
     one_patch(
