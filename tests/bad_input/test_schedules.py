@@ -664,3 +664,15 @@ async def test_a_preview_that_cannot_be(app: App) -> None:
             app, InvalidSchedule, f"have {count!r} ticks", "1 to 1000"
         ):
             await app.schedules.preview("s", count)  # type: ignore[arg-type]
+
+
+def test_a_decorator_without_parentheses_is_refused_where_it_is_written() -> None:
+    app = App(name="forgotten")
+
+    async def clean_up() -> None: ...
+
+    task: Any = app.task(name="clean_up")(clean_up)
+    with pytest.raises(InvalidOption, match="every cannot be"):
+        app.every(task)
+    with pytest.raises(InvalidSchedule):
+        app.cron(task)

@@ -149,6 +149,7 @@ async def test_a_fixed_delay_waits_for_the_end_of_an_excluded_date(app: App) -> 
     assert (await app.schedules.get("s")).next_at == at(16 * HOUR)
 
 
+@pytest.mark.proves("M156")
 @virtual
 async def test_ticks_every_100_ms(app: App) -> None:
     """Each of them once and in time, though schedulers look at other things, too."""
@@ -165,6 +166,7 @@ async def test_ticks_every_100_ms(app: App) -> None:
     assert all(run.start - (run.due or 0.0) < 0.05 for run in runs.seen)
 
 
+@pytest.mark.proves("M156")
 @pytest.mark.parametrize("seconds", [0.0, 3.0, 12.0])
 @virtual
 async def test_a_fixed_delay_counts_from_the_end_of_the_run(
@@ -235,6 +237,7 @@ async def test_no_tick_without_a_schedule(app: App) -> None:
     assert runs.dues == [None]
 
 
+@pytest.mark.proves("M154")
 @virtual
 async def test_ctx_tick(app: App) -> None:
     seen = list[Any]()

@@ -1,13 +1,15 @@
 """What a tick does while the run before it goes on, for every state of that run."""
 
-import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from durio import App, Cancel, Context, Permanent, Retry
 from durio.schedules import Schedule
+from durio.testing.clock import EPOCH
 from tests.schedules.schedule_harness import (
     Events,
     Runs,
@@ -21,6 +23,7 @@ from tests.unit.app.app_harness import virtual, working
 OVERLAPS = ("skip", "queue_one", "queue_all", "cancel_previous", "allow")
 TICKS = [5, 10, 15]
 AFTER_THEM = 19
+ENDS = ("done", "dead", "cancelled", "deleted")
 # The run of the first tick goes on: what has become of the three ticks after the last.
 # Runs, waiting, skipped.
 WHILE_IT_GOES_ON = {
@@ -54,6 +57,7 @@ async def three_ticks(app: App, overlap: str, seconds: float) -> AsyncIterator[R
     assert runs.peak == 1 or overlap == "allow"
 
 
+@pytest.mark.proves("M158")
 @pytest.mark.parametrize("overlap", OVERLAPS)
 @virtual
 async def test_a_run_that_goes_on(app: App, overlap: str) -> None:
@@ -85,40 +89,40 @@ async def test_a_run_that_waits_in_its_queue(app: App, overlap: str) -> None:
     assert sorted(runs.dues) == kept.get(overlap, TICKS)
 
 
-@pytest.mark.parametrize("end", ["done", "dead", "cancelled", "deleted"])
 @pytest.mark.parametrize("overlap", OVERLAPS)
 @virtual
-async def test_a_run_that_has_ended(app: App, overlap: str, end: str) -> None:
-    """The next tick runs at its time, however the run before it ended."""
-    events, started = Events(app), list[float]()
+async def test_a_run_that_has_ended(app: App, overlap: str) -> None:
+    """The next tick runs at its time, whether the run is done, dead, cancelled or gone."""
+    events, started = Events(app), Counter[str]()
 
     @app.task(name="work")
-    async def work(ctx: Context) -> None:
+    async def work(ctx: Context, end: str) -> None:
         assert ctx.tick is not None
-        assert ctx.tick.due_at.timestamp() == app.clock.now()
-        started.append(offset(ctx.tick.due_at))
+        assert offset(ctx.tick.due_at) == app.clock.now() - EPOCH in TICKS
+        started[end] += 1
         if end in {"dead", "deleted"}:
-            raise Permanent
+            raise Permanent(end)
         if end == "cancelled":
             raise Cancel
 
-    async def delete_dead() -> None:
+    for end in ENDS:
+        choices: dict[str, Any] = {"args": (end,), "every": "5s", "overlap": overlap}
+        await app.schedules.create(end, work, end=at(15), **choices)
+    async with working(app):
         for tick in TICKS:
             await until(app, tick + 2)
-            assert (await app.jobs(state="dead").discard()).changed == 1
-
-    await app.schedules.create("s", work, every="5s", end=at(15), overlap=overlap)
-    async with working(app), asyncio.TaskGroup() as group:
-        if end == "deleted":
-            group.create_task(delete_dead())
-        await until(app, AFTER_THEM)
-        schedule = await app.schedules.get("s")
-        assert counts(schedule) == (3, 0, 0)
-        assert schedule.state == "ended"
-    assert started == TICKS
+            deleted = app.jobs(state="dead", error="deleted")
+            assert (await deleted.discard()).changed == 1
+        for schedule in await app.schedules.list():
+            assert counts(schedule) == (3, 0, 0)
+            assert schedule.state == "ended"
+    assert started == dict.fromkeys(ENDS, 3)
     assert not events.skipped
+    states = Counter(job.state for job in [job async for job in app.jobs()])
+    assert states == {"done": 3, "dead": 3, "cancelled": 3}
 
 
+@pytest.mark.proves("M158")
 @pytest.mark.parametrize("overlap", OVERLAPS)
 @virtual
 async def test_runs_of_every_length(app: App, overlap: str) -> None:
@@ -138,9 +142,9 @@ async def test_runs_of_every_length(app: App, overlap: str) -> None:
 
     await app.schedules.create("s", work, every="5s", overlap=overlap)
     async with working(app):
-        await until(app, 61)
+        await until(app, 51)
         schedule = await app.schedules.get("s")
-        assert sum(counts(schedule)) == 12
+        assert sum(counts(schedule)) == 10
         assert schedule.run_count == len(set(events.ticked))
         assert events.skipped.total() == schedule.skipped_count
         assert set(events.skipped) <= {"overlap"}

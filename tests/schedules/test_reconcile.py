@@ -174,7 +174,7 @@ async def test_two_versions_do_not_fight(app: App) -> None:
         await until(app, MINUTE)
         async with working(second):
             written = (await record_of(app, "s")).version
-            await app.clock.sleep(5 * MINUTE)
+            await app.clock.sleep(2 * MINUTE)
             assert (await record_of(app, "s")).version == written
             schedule = await app.schedules.get("s")
             assert found(schedule) == Found("v2", "active", "code")
@@ -198,10 +198,10 @@ async def test_a_deploy_that_removes_a_schedule(app: App) -> None:
     events = Events(second)
     async with working(second):
         async with working(app):
-            await until(app, 2 * MINUTE)
-        await until(app, 6 * MINUTE)
+            await until(app, 1.5 * MINUTE)
+        await until(app, 5 * MINUTE)
         assert (await app.schedules.get("s")).state == "active"
-        await until(app, 8 * MINUTE)
+        await until(app, 7.5 * MINUTE)
         schedule = await app.schedules.get("s")
         assert schedule.state == "paused"
         assert schedule.note is not None
@@ -210,7 +210,7 @@ async def test_a_deploy_that_removes_a_schedule(app: App) -> None:
             {"schedule": "s", "why": "no live worker declares it"}
         ]
         ran = schedule.run_count
-        await until(app, 10 * MINUTE)
+        await until(app, 8.5 * MINUTE)
         assert (await app.schedules.get("s")).run_count == ran
 
 

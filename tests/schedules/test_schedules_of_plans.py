@@ -80,7 +80,7 @@ async def test_every_job_of_a_plan_has_the_tick(app: App) -> None:
 async def test_overlap_is_about_the_whole_plan(app: App, overlap: Any) -> None:
     """A plan goes on after the end of its first job."""
     steps, events = Steps(app), Events(app)
-    plan = chain(steps.step.s("a", 0.0), steps.step.si("b", 20.0), steps.last.s())
+    plan = chain(steps.step.s("a", 0.0), steps.step.si("b", 15.0), steps.last.s())
     await app.schedules.create("s", plan, every="5s", end=at(15), overlap=overlap)
     async with working(app):
         await until(app, 19)
@@ -97,7 +97,7 @@ async def test_overlap_is_about_the_whole_plan(app: App, overlap: Any) -> None:
             }[overlap]
         )
         assert events.skipped.total() == schedule.skipped_count
-        await until(app, 75)
+        await until(app, 57)
         made = (await app.schedules.get("s")).ticks
         states = [
             (await (await app.plan(tick.run)).status()).state

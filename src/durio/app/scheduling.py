@@ -62,6 +62,8 @@ class SchedulingApp:
         return self._scheduled(name, args, kwargs, {"every": interval, **choices})
 
     def _scheduled(self, *given: Any) -> "ScheduleDecorator":
+        checks = importlib.import_module("durio.model.schedule_checks")
+        checks.rule_of(given[-1], None)  # refuse it where it is written
         decorators = importlib.import_module("durio.app.schedule_decorator")
         return decorators.ScheduleDecorator(self.schedules, self._declare_task, *given)
 

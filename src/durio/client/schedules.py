@@ -25,10 +25,12 @@ from durio.client.plan_job import PlanJob
 from durio.client.schedule_link import check_tasks, link_document, link_of
 from durio.client.schedule_run import SchedulesClient, run_schedule
 from durio.client.schedule_store import (
+    TRIES_MAX,
     Change,
     change_schedule,
     found,
     not_found,
+    overtaken,
     read_schedule,
 )
 from durio.client.schedule_view import Schedule, schedule_view
@@ -226,8 +228,9 @@ class Schedules:
         name: str,
         what: Any = None,  # another task, signature or plan; None: the same
         *,
-        args: Sequence[Any] | None = None,  # other arguments; None: the same
-        kwargs: Mapping[str, Any] | None = None,  # other arguments by name
+        # Other arguments; both together replace all that there were. None: the same.
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
         version: int | None = None,  # only if the schedule still has this version
         **choices: Unpack[Choices],
     ) -> Schedule:
@@ -317,10 +320,15 @@ class Schedules:
     async def delete(self, name: str) -> None:
         """Delete a schedule; its jobs stay. Raises ScheduleNotFound if there is none."""
         store, kind = await self._client.store(), schedules_kind(self._client.name)
-        if not await store.records(kind, [name]):  # not decoded: it may be damaged
-            raise not_found(name)
-        put, note = Put(kind, name, None), self._note("delete", name)
-        await store.commit(Effects(puts=[put]), note=note)
+        note = self._note("delete", name)
+        for _ in range(TRIES_MAX):
+            found_now = await store.records(kind, [name])  # one may be damaged
+            if not found_now:
+                raise not_found(name)
+            put = Put(kind, name, None, if_version=found_now[0].version)
+            if (await store.commit(Effects(puts=[put]), note=note)).conflict is None:
+                return
+        raise overtaken(name)
 
     async def backfill(
         self,

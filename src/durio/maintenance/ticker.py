@@ -105,6 +105,7 @@ class Ticker:
         fired: list[Fired] = []
         for record, schedule in loaded:
             fired.append(await self._fire(record, schedule, now, ended))
+            await self.clock.sleep(0)  # after downtime a decision takes up to 40 ms
         has_conflict = False
         batch: list[Fired] = []
         rows = 0

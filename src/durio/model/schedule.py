@@ -104,6 +104,12 @@ class ScheduleRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 _decoder = msgspec.json.Decoder(ScheduleRecord)
 
 
+def default_overlap(catchup: Catchup) -> Overlap:
+    """Return the overlap of a schedule that names none."""
+    # Late ticks that run one after the other are what `all` is for.
+    return "queue_all" if catchup == "all" else "skip"
+
+
 def schedules_kind(namespace: str) -> str:
     return f"schedule:{namespace}"
 

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from durio.model.cron import Cron
-from durio.model.schedule import Definition, ScheduleRecord
+from durio.model.schedule import Definition, ScheduleRecord, default_overlap
 from durio.model.schedule_tick import SkippedTicks, tick_after, with_skipped
 
 RULES = ("cron", "every", "at")
@@ -63,6 +63,8 @@ def merged(before: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         before |= dict.fromkeys(RULES)
     if named and named != ["every"]:
         before["fixed_delay"] = False
+    if "catchup" in given and before["overlap"] == default_overlap(before["catchup"]):
+        del before["overlap"]
     if isinstance(given.get("cron"), Cron):
         before["tz"] = None  # it has its own
     return {**before, **given}

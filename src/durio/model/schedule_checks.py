@@ -23,6 +23,7 @@ from durio.model.schedule import (
     Catchup,
     Definition,
     Overlap,
+    default_overlap,
 )
 from durio.model.schedule_rule import EXCLUDED_MAX, INTERVAL_SECONDS_MIN, Rule, local
 
@@ -97,8 +98,7 @@ def definition_of(
     check_choices(given)
     rule = rule_of(given, now)
     catchup = _one_of("catchup", given.get("catchup", "latest"), get_args(Catchup))
-    # Late ticks that run one after the other are what `all` is for.
-    default = "queue_all" if catchup == "all" else "skip"
+    default = default_overlap(catchup)
     overlap = _one_of("overlap", given.get("overlap", default), get_args(Overlap))
     jitter = seconds(given.get("jitter", 0.0), "jitter")
     interval = rule.interval_seconds(now or 0.0)
@@ -254,7 +254,8 @@ def aware(name: str, value: Any) -> float:
             f"{name} has no time zone: {value.isoformat()}",
             cure="Add one: datetime(..., tzinfo=UTC), or tzinfo=ZoneInfo('Europe/Paris').",
         )
-    if not YEAR_MIN <= value.year <= YEAR_MAX:
+    # A year more on both sides: 1970 in UTC is 1969 in New York.
+    if not YEAR_MIN - 1 <= value.year <= YEAR_MAX + 1:
         raise InvalidSchedule(
             f"{name} is in the year {value.year}",
             cure=f"Give a time from {YEAR_MIN} to {YEAR_MAX}, or leave {name} out.",

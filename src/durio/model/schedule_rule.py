@@ -19,6 +19,7 @@ from durio.model.quantities import format_duration
 
 INTERVAL_SECONDS_MIN = 0.1
 EXCLUDED_MAX = 366  # excluded dates of a schedule
+LAST_SECONDS = 253_370_764_800.0  # the year 9999: there are no later ticks
 MISSED_SECONDS = 60.0  # a later tick is missed, if it is later than one interval too
 MISSED_SECONDS_MAX = 86400.0  # also if the interval is longer
 
@@ -149,7 +150,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return [self.anchor + (count + n * step) * every for n in range(3)]
 
     def _is_over(self, tick: float) -> bool:
-        return self.end is not None and tick > self.end
+        return tick > (LAST_SECONDS if self.end is None else self.end)
 
     def _is_excluded(self, tick: float) -> bool:
         return bool(self.exclude) and self._date(tick).isoformat() in self.exclude

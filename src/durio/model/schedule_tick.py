@@ -20,7 +20,7 @@ from durio.model.schedule import (
 )
 
 LATE_SECONDS = 60.0  # `catchup="none"` runs a tick that is at most so late
-COUNTED_MAX = 10_000  # skipped ticks that are counted one by one
+COUNTED_MAX = 1500  # skipped ticks that are counted one by one, in 25 us each
 WAITING_MAX = 1000  # ticks that may wait for the run before them
 # How often a scheduler looks whether a run has ended: soon after its begin, then less often.
 LOOK_SECONDS_MIN, LOOK_SECONDS = 0.1, 1.0

@@ -64,6 +64,7 @@ async def test_a_schedule_as_a_value(app: App) -> None:
     assert (shown["next_at"], shown["tz"]) == ("2027-01-16T00:00:00Z", "Asia/Tokyo")
 
 
+@pytest.mark.proves("L40")
 @virtual
 async def test_lists_are_in_the_order_of_names(app: App) -> None:
     work = sleeping_task(app, Runs())
@@ -106,6 +107,7 @@ async def test_a_damaged_schedule_does_not_hide_others(app: App) -> None:
     await app.schedules.create("b", work, every="5m")
 
 
+@pytest.mark.proves("M163")
 @pytest.mark.parametrize(
     ("rule", "minutes"),
     [

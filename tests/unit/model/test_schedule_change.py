@@ -150,3 +150,10 @@ def test_a_cron_has_its_own_zone() -> None:
     before = {"cron": "0 9 * * *", "every": None, "at": None, "tz": "Asia/Tokyo"}
     cron = Cron("0 2 * * *", tz="Europe/Paris")
     assert merged(before, {"cron": cron})["tz"] is None
+
+
+def test_overlap_follows_the_catchup_unless_it_was_chosen() -> None:
+    before: dict[str, Any] = {"overlap": "skip", "catchup": "latest"}
+    assert "overlap" not in merged({**before}, {"catchup": "all"})
+    chosen = {**before, "overlap": "allow"}
+    assert merged(chosen, {"catchup": "all"})["overlap"] == "allow"

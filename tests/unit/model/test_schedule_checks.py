@@ -127,7 +127,9 @@ def test_times_have_a_zone_and_exist() -> None:
     assert aware("at", twice.replace(fold=1)) - aware("at", twice) == 3600
     with pytest.raises(InvalidSchedule, match="daylight saving skips"):
         aware("at", datetime(2027, 3, 28, 2, 30, tzinfo=PARIS))
-    for year in (1969, 9001):
+    in_new_york = datetime(1969, 12, 31, 19, tzinfo=ZoneInfo("America/New_York"))
+    assert aware("start", in_new_york) == 0.0  # a choice of full hours
+    for year in (1968, 9002):
         with pytest.raises(InvalidSchedule, match=f"at is in the year {year}"):
             aware("at", datetime(year, 6, 1, tzinfo=UTC))
 
