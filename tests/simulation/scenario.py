@@ -29,7 +29,7 @@ from tests.simulation import (
 )
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import ALL_NODES, CallRecorder, Ledger, at_once
-from tests.simulation.nemesis import Fault, Nemesis
+from tests.simulation.nemesis import STEP_SECONDS_MAX, Fault, Nemesis
 from tests.simulation.network import TRIP_SECONDS, SimulatedLink, Trouble
 from tests.simulation.process import NodeMachine, app_on, worker_on
 from tests.simulation.workload import Producer, Wish, tasks_of
@@ -39,7 +39,7 @@ NAME = "sim"
 WORKERS = 4
 PRODUCERS = 2
 LOOK_SECONDS = 2.0
-HEALED_SECONDS_MAX = 4 * 3600.0
+HEALED_SECONDS_MIN, HEALED_SECONDS_MAX = 200.0, 4 * 3600.0
 PAGE = 200
 PLANS_SECONDS = 20.0
 FOREVER_SECONDS = 1e8
@@ -257,12 +257,14 @@ class Scenario:
         """Replace old code; then every job must become final by itself."""
         for name in self.workers:
             self.terminate(name)
-        clock, ends = self.world.director.clock, self.world.seconds + HEALED_SECONDS_MAX
-        while self.world.seconds < ends:
+        clock, healed_at = self.world.director.clock, self.world.seconds
+        least_seconds = HEALED_SECONDS_MIN
+        if any(fault.kind == "clock_step" for fault in self.faults):
+            least_seconds += STEP_SECONDS_MAX  # what was due by the wrong clock
+        while self.world.seconds < healed_at + HEALED_SECONDS_MAX:
             await clock.sleep(LOOK_SECONDS)
-            if self.world.seconds > ends - HEALED_SECONDS_MAX + 200 and not (
-                await self.unfinished()
-            ):
+            is_late = self.world.seconds > healed_at + least_seconds
+            if is_late and not await self.unfinished():
                 await clock.sleep(PLANS_SECONDS)  # the leader marks what has ended
                 return
 
