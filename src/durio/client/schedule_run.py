@@ -5,7 +5,12 @@ from typing import Any, Protocol
 from durio.client.handle import Job
 from durio.client.plan_job import PlanHandleClient, PlanJob
 from durio.client.schedule_link import LinkClient
-from durio.client.schedule_store import TRIES_MAX, overtaken, read_schedule
+from durio.client.schedule_store import (
+    TRIES_MAX,
+    overtaken,
+    read_schedule,
+    store_now,
+)
 from durio.client.tick_maker import ClientTickMaker
 from durio.model.errors import ScheduleConflict
 from durio.model.schedule import schedule_put
@@ -29,7 +34,7 @@ async def run_schedule(
     store = await client.store()
     for _ in range(TRIES_MAX):
         record, stored = await read_schedule(client, name)
-        now = client.clock.now()
+        now = await store_now(client)
         ended = await ended_runs(store, client.name, stored.live, now)
         live = [run.id for run in stored.live if run.id not in ended]
         if live and not force and stored.definition.overlap != "allow":

@@ -46,6 +46,13 @@ async def find_schedule(client: LinkClient, name: str) -> StoredSchedule | None:
     return None
 
 
+async def store_now(client: LinkClient) -> float:
+    """Return the time of the store; without a schedule that is due once, ours."""
+    store = await client.store()
+    due = await store.due_records(schedules_kind(client.name), limit=1)
+    return due.now or client.clock.now()
+
+
 async def change_schedule(
     client: LinkClient,
     name: str,
@@ -54,7 +61,7 @@ async def change_schedule(
     version: int | None = None,
 ) -> Schedule:
     """Read, change and write a schedule; with a version, only if it still has that one."""
-    store, now = await client.store(), client.clock.now()
+    store, now = await client.store(), await store_now(client)
     for _ in range(TRIES_MAX):
         stored = await find_schedule(client, name)
         record, before = (None, None) if stored is None else stored

@@ -32,6 +32,7 @@ from durio.client.schedule_store import (
     not_found,
     overtaken,
     read_schedule,
+    store_now,
 )
 from durio.client.schedule_view import Schedule, schedule_view
 from durio.model.backfill import backfills_kind
@@ -130,7 +131,7 @@ class Schedules:
                 self._client.emit("schedule.failed", schedule=name, error=str(error))
 
     async def _reconcile(self, name: str, code: Definition) -> None:
-        now = self._client.clock.now()
+        now = await store_now(self._client)
 
         def change(stored: ScheduleRecord | None) -> ScheduleRecord:
             if stored is None:
@@ -207,7 +208,7 @@ class Schedules:
         Raises InvalidSchedule, UnknownTask and InvalidArguments before anything is
         written.
         """
-        name, now = check_schedule_name(name), self._client.clock.now()
+        name, now = check_schedule_name(name), await store_now(self._client)
         link = link_of(self._client, what, args, kwargs or {})
         definition = definition_of(link_document(link), choices, now)
         await check_tasks(self._client, link)
@@ -240,7 +241,7 @@ class Schedules:
         ScheduleConflict if `version` is given and the schedule was changed since.
         """
         check_choices(choices)
-        now, document = self._client.clock.now(), None
+        now, document = await store_now(self._client), None
         if what is not None or args is not None or kwargs is not None:
             link = await self._other_link(name, what, args or (), kwargs or {})
             await check_tasks(self._client, link)
@@ -275,7 +276,7 @@ class Schedules:
     async def pause(self, name: str, reason: str = "") -> Schedule:
         """Stop a schedule; ticks meanwhile are not made up for when it is resumed."""
         why = storable(str(reason), REASON_CHARS_MAX)
-        by, now = self._acting_user(), self._client.clock.now()
+        by, now = self._acting_user(), await store_now(self._client)
 
         def change(stored: ScheduleRecord | None) -> ScheduleRecord:
             known = found(stored, name)
@@ -286,7 +287,7 @@ class Schedules:
 
     async def resume(self, name: str) -> Schedule:
         """Let a paused schedule go on, from its next tick after now."""
-        now = self._client.clock.now()
+        now = await store_now(self._client)
 
         def change(stored: ScheduleRecord | None) -> ScheduleRecord:
             return resumed(found(stored, name), now)
@@ -295,7 +296,7 @@ class Schedules:
 
     async def reset(self, name: str) -> Schedule:
         """Give a schedule that people changed back to the code that declares it."""
-        now = self._client.clock.now()
+        now = await store_now(self._client)
 
         def change(stored: ScheduleRecord | None) -> ScheduleRecord:
             known = found(stored, name)

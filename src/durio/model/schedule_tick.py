@@ -175,6 +175,8 @@ def tick_after(record: ScheduleRecord, now: float) -> float | None:
     left, rule = runs_left(record), record.definition.rule
     if left is not None and left <= len(record.waiting):
         return None
+    # A clock that was set back must not repeat ticks.
+    now = max([now, *(note.due_at for note in record.ticks)])
     return rule.after_end(now) if rule.fixed_delay else rule.after(now)
 
 
