@@ -9,13 +9,14 @@ from tests.mutants import (
     logs,
     plan_rules,
     plans,
+    schedules,
     waiting,
     worker,
 )
 from tests.mutants.planting import Mutant, Promises, Seeds
 
 STORES = (ends, leases, keys, bounds, waiting, logs)
-ABOVE = (plans, plan_rules, worker, control)
+ABOVE = (plans, plan_rules, schedules, worker, control)
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant for chapter in (*STORES, *ABOVE) for mutant in chapter.PLANTED
 }

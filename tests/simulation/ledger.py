@@ -24,13 +24,14 @@ from durio.ports.exchange import Exchanged
 from durio.ports.store import Store
 from durio.ports.upkeep import Rescued
 from tests.job_counts import count_jobs
+from tests.simulation.schedule_recorder import ScheduleRecorder
 from tests.simulation.world import Node, World
 
 T = TypeVar("T")
 
 ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
-PLAN_JOBS_FIRST = 100_000  # numbers of jobs that belong to plans begin here
+PLAN_JOBS_FIRST = 100_000  # numbers of jobs of plans and schedules begin here
 PLANS = "plan:"  # begin of the kind of records that plans have
 
 
@@ -126,6 +127,11 @@ class Ledger:
     def about(self, n: int) -> list[LedgerLine]:
         return [entry for entry in self.entries if entry.n == n]
 
+    def new_number(self, job_id: bytes) -> int:
+        """Number a job that no producer has numbered: of a plan, or of a schedule."""
+        n = self.number_of[job_id] = PLAN_JOBS_FIRST + len(self.number_of)
+        return n
+
     def number(self, job: StoredJob) -> int:
         """Return the number of a job that is in the store."""
         known = self.number_of.get(job.id)
@@ -140,6 +146,7 @@ class CallRecorder:
         self.ledger = ledger
         # Kind and name of a record -> the number of its plan, and what was noted last.
         self.plans: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+        self.schedules = ScheduleRecorder(ledger)
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
@@ -160,6 +167,8 @@ class CallRecorder:
                 self.ledger.note(node.name, "left", worker=args[0])
             case "commit":
                 self._committed(node, args[0], answer)
+            case "due_records":
+                self.schedules.read(node, args[0], answer)
             case "act":
                 self._note_plans(node)
             case _:
@@ -254,6 +263,7 @@ class CallRecorder:
 
     def _committed(self, node: Node, effects: Effects, answer: Committed) -> None:
         if answer.conflict is None:
+            self.schedules.committed(node, effects, answer)
             self._note_jobs(node, effects)
         self._note_plans(node)
 
@@ -267,8 +277,7 @@ class CallRecorder:
             plan_id = "" if place is None else place.plan
             if name:
                 number_of[plan_id] = int(name.partition(".")[0])
-            n = PLAN_JOBS_FIRST + len(self.ledger.number_of)
-            self.ledger.number_of[job.id] = n
+            n = self.ledger.new_number(job.id)
             self.ledger.job_of_leaf[name] = id_text(job.id)
             self.ledger.note(
                 node.name,

@@ -25,6 +25,7 @@ from tests.simulation import (
     liveness_checks,
     nemesis,
     plan_checks,
+    schedule_checks,
     workload,
 )
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
@@ -194,12 +195,13 @@ class Scenario:
         )
 
     def draw_wishes(self, began: float) -> list[Wish]:
-        """Return all jobs and plans, in order of time."""
+        """Return all jobs, plans and schedules, in order of time."""
         chance, knobs = self.world.chance, self.knobs
         jobs = workload.draw(
             chance("jobs"), began, knobs.seconds, knobs.jobs, is_calm=knobs.is_calm
         )
-        return workload.with_plans(chance("plans"), jobs, knobs.seconds)
+        wishes = workload.with_plans(chance("plans"), jobs, knobs.seconds)
+        return workload.with_schedules(chance("schedules"), wishes, knobs.seconds)
 
     def draw_faults(self, began: float) -> list[Fault]:
         """Return all faults, in order of time."""
@@ -224,6 +226,7 @@ class Scenario:
             + liveness_checks.judge(case)
             + control_checks.judge(case)
             + plan_checks.judge(case)
+            + schedule_checks.judge(case)
         )
         return Played(
             self.world.seed,

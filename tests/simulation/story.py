@@ -48,6 +48,7 @@ def concerning(played: Played, n: int | None) -> Iterator[LedgerLine]:
         yield from played.ledger.entries
         return
     ours = {n} | {e.n for e in played.ledger.of("node") if e.fields["plan"] == n}
+    ours |= {e.n for e in played.ledger.of("tick") if e.fields["schedule"] == n}
     own = [entry for entry in played.ledger.entries if entry.n in ours]
     nodes = {entry.node for entry in own} | {ALL_NODES}
     since = min((entry.at for entry in own), default=0.0)

@@ -14,7 +14,13 @@ from msgspec.structs import asdict
 
 from tests.checkout import commit
 from tests.figures import percentile
-from tests.simulation import checks, control_checks, liveness_checks, plan_checks
+from tests.simulation import (
+    checks,
+    control_checks,
+    liveness_checks,
+    plan_checks,
+    schedule_checks,
+)
 from tests.simulation.account import BROKEN_WORLD, Account
 
 HELD, BROKEN, UNKNOWN = "held", "broken", "not exercised"
@@ -33,6 +39,7 @@ def invariants() -> dict[str, str]:
         *liveness_checks.CHECKS,
         *control_checks.CHECKS,
         *plan_checks.CHECKS,
+        *schedule_checks.CHECKS,
     ):
         meaning = check.__name__.replace("_", " ")
         source = inspect.getsource(check)

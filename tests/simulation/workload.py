@@ -29,6 +29,13 @@ from tests.simulation.plan_workload import (
     PlanWish,
     draw_plan,
 )
+from tests.simulation.schedule_workload import (
+    FIRST_SECONDS,
+    ScheduleProducer,
+    ScheduleTasks,
+    ScheduleWish,
+    draw_schedules,
+)
 from tests.simulation.world import Node
 
 QUICK_RETRY = Retry(3, delays=(1.0, 2.0, 5.0), jitter=True)
@@ -83,6 +90,7 @@ class Wish:
     cancel_seconds: float | None = None  # after the enqueue
     ends: frozenset[str] = field(default=frozenset({"done"}))
     plan: PlanWish | None = None  # this plan, instead of one job
+    schedule: ScheduleWish | None = None  # this schedule, instead of one job
 
 
 # Kind: weight. `tasks_of` says what a kind does.
@@ -182,6 +190,16 @@ def with_plans(chance: Random, wishes: list[Wish], seconds: float) -> list[Wish]
         for n in range(first, first + count)
     ]
     return sorted([*wishes, *plans], key=lambda one: (one.at, one.n))
+
+
+def with_schedules(chance: Random, wishes: list[Wish], seconds: float) -> list[Wish]:
+    """Add schedules, from their own random numbers."""
+    began, first = wishes[0].at, max(wish.n for wish in wishes) + 1
+    schedules = [
+        Wish(n, began + chance.random() * FIRST_SECONDS, "schedule", schedule=one)
+        for n, one in enumerate(draw_schedules(chance, began, seconds), first)
+    ]
+    return sorted([*wishes, *schedules], key=lambda one: (one.at, one.n))
 
 
 class Acts:
@@ -289,6 +307,8 @@ def tasks_of(
     plans = PlanTasks(node, ledger)
     tasks["leaf"] = app.task(name="leaf", retry=QUICK_RETRY, timeout=limits)(plans.leaf)
     tasks["handler"] = app.task(name="handler", retry=QUICK_RETRY)(plans.handler)
+    schedules = ScheduleTasks(node, ledger)
+    tasks["tick"] = app.task(name="tick", retry=QUICK_RETRY)(schedules.tick)
     tasks["endless"] = app.task(name="endless", timeout=(SOFT_SECONDS, 5), retry=1)(
         acts.endless
     )
@@ -306,12 +326,16 @@ class Producer:
         self.ledger = ledger
         self.tasks = tasks
         self.plans = PlanProducer(app, node, ledger)
+        self.schedules = ScheduleProducer(app, node, ledger, tasks["tick"])
 
     async def ask(self, wish: Wish) -> None:
         """Enqueue it and note the result or the error; perhaps cancel it later."""
         note, name = self.ledger.note, self.node.name
         if wish.plan is not None:
             await self.plans.ask(wish.n, wish.plan)
+            return
+        if wish.schedule is not None:
+            await self.schedules.ask(wish.n, wish.schedule)
             return
         note(name, "enq.invoke", wish.n, kind=wish.kind, key=wish.key)
         try:
