@@ -147,7 +147,7 @@ async def upkeep_deletes_a_bounded_number(scene: Scene) -> None:
 async def due_records_come_in_order(scene: Scene) -> None:
     """The longest overdue comes first; the result says when to read again."""
     now = scene.clock.now()
-    assert await scene.store.due_records(KIND, limit=9) == ([], None)
+    assert (await scene.store.due_records(KIND, limit=9))[:2] == ([], None)
     await put(
         scene,
         *(Put(KIND, name, b"", due_at=now + at) for name, at in DUE_TIMES.items()),
@@ -163,6 +163,7 @@ async def due_records_come_in_order(scene: Scene) -> None:
         assert [record.name for record in due.records] == wanted
         assert due.next_due_seconds is not None
         assert abs(due.next_due_seconds - following) < 0.001
+        assert abs(due.now - now) < 0.001, "the time of the store"
     scene.clock.advance(30.5)
     due = await scene.store.due_records(KIND, limit=9)
     assert [record.name for record in due.records] == ["c", "a", "b", "d"]
@@ -269,7 +270,7 @@ async def what_no_record_can_have_finds_none(scene: Scene, text: str) -> None:
     assert await names(scene, prefix=text) == []
     assert await names(scene, after=text) == []
     assert await store.list_records(text) == []
-    assert await store.due_records(text, limit=9) == ([], None)
+    assert (await store.due_records(text, limit=9))[:2] == ([], None)
 
 
 @chapter.promise()

@@ -132,7 +132,7 @@ async def ask(store: Store, ids: list[bytes]) -> None:
     assert await store.workers(None) == []
     assert await store.list_records("task:shop") == []
     assert await store.records("task:shop", ["shop.pay"]) == []
-    assert await store.due_records("task:shop", limit=9) == ([], None)
+    assert (await store.due_records("task:shop", limit=9))[:2] == ([], None)
     assert await store.commit(Effects()) == ([], [], None)
     assert (await store.health()).stalled_by is None
 
