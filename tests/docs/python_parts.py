@@ -126,7 +126,7 @@ SHOWN = [
     Shown(HandledTick, "tick"),
     Shown(Backfill, "backfill", "`await app.schedules.backfill(...)` returns it."),
     Shown(Tick, "ctx.tick"),
-    Shown(Cron, "cron", is_made=True),
+    Shown(Cron, "cron", is_made=True, internal=frozenset({"_runs"})),
     Shown(CronRun, "run", "`cron.preview(...)` returns a list of them."),
     Shown(EmbeddedWorker, "worker", "`app.worker()` returns it."),
     Shown(Lifespan, "app.lifespan"),

@@ -175,8 +175,8 @@ class Schedules:
 
     async def preview(
         self,
-        name: str,
-        count: int = 10,
+        name: str,  # of the schedule
+        count: int = 10,  # at most 1,000
         after: datetime | None = None,  # default: now
     ) -> Sequence[CronRun]:
         """Return the next ticks of a schedule, in its time zone, without jitter."""
@@ -226,11 +226,11 @@ class Schedules:
 
     async def change(
         self,
-        name: str,
+        name: str,  # of the schedule
         what: Any = None,  # another task, signature or plan; None: the same
         *,
-        # Other arguments; both together replace all that there were. None: the same.
-        args: Sequence[Any] | None = None,
+        args: Sequence[Any] | None = None,  # other arguments; None: the same
+        # Arguments by name. With `args` they replace all arguments that there were.
         kwargs: Mapping[str, Any] | None = None,
         version: int | None = None,  # only if the schedule still has this version
         **choices: Unpack[Choices],
@@ -333,7 +333,7 @@ class Schedules:
 
     async def backfill(
         self,
-        name: str,
+        name: str,  # of the schedule
         start: datetime,  # the first tick is not before this time
         end: datetime,  # the last tick is before this time, which is past
         *,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby, islice
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
@@ -25,13 +25,14 @@ VALUES_MAX = 60
 WRONG_ORDINAL = re.compile(r"\b([2-5])([123])th\b")
 
 
-class CronRun(NamedTuple):
-    """One run of a preview; `note` says what a change of the clock does to it."""
+@dataclass(frozen=True, slots=True)
+class CronRun:
+    """One run of a preview."""
 
     __module__ = "durio.schedules"
 
-    at: datetime
-    note: str | None
+    at: datetime  # in the zone of the schedule
+    note: str | None = None  # what a change of the clock does to it
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -65,8 +66,8 @@ class Cron:
 
     __module__ = "durio"
 
-    text: str
-    tz: str
+    text: str  # in capitals, with single spaces
+    tz: str  # name of the time zone
     _runs: ZonedRuns = field(compare=False)
 
     def __init__(  # noqa: PLR0913 - the fields of a text, all keywords
