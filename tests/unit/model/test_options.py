@@ -53,7 +53,7 @@ def test_every_field_is_in_the_table() -> None:
 
 def test_every_stored_option_has_its_field() -> None:
     stored_fields = [option.stored for option in OPTIONS.values() if option.stored]
-    of_plans = ["plan", "is_chunk"]  # no options: a plan gives them to its nodes
+    of_plans = ["plan", "is_chunk", "tick"]  # no options: plans and ticks
     assert sorted([*stored_fields, *of_plans]) == sorted(RowOptions.__struct_fields__)
 
 
