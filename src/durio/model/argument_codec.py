@@ -9,6 +9,7 @@ worker binds them.
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from inspect import Parameter
 from sys import maxsize
 from typing import Any
@@ -45,13 +46,13 @@ class ArgumentCodec:
     """Encodes and decodes the arguments of one function; `result` does its result."""
 
     def __init__(
-        self, function: Callable[..., Any], task: str, *, skip_first: bool
+        self, function: Callable[..., Any], task: str, *, skip_first: int
     ) -> None:
-        self.task = task
+        self.task, self._function, self._skipped = task, function, skip_first
         self._full_signature = inspect.signature(function)
-        hints = _hints(function, task)
-        parameters = list(self._full_signature.parameters.values())[int(skip_first) :]
-        self._bindable = self._full_signature.replace(parameters=parameters)
+        hints = hints_of(function, task)
+        parameters = list(self._full_signature.parameters.values())[skip_first:]
+        self.bindable = self._full_signature.replace(parameters=parameters)
         self._named = [p for p in parameters if p.kind in NAMED]
         self._positional = [
             p.name for p in self._named if p.kind is not Parameter.KEYWORD_ONLY
@@ -90,19 +91,7 @@ class ArgumentCodec:
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Encode arguments as a payload; refuse what the worker could not decode."""
-        payload = self._encoded(*self._bind(args, kwargs))
-        self._check_readable(payload)
-        return payload
-
-    def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Encode a call without its first argument, which the worker adds."""
-        rest, named = self._bind((None, *args), kwargs)
-        if not self._positional:
-            return self._encoded(rest[1:], named)
-        del named[self._positional[0]]
-        return self._encoded(rest, named)
-
-    def _encoded(self, rest: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+        rest, named = self.bind(args, kwargs)
         for name, value in named.items():
             if type(value) not in PLAIN:
                 check_value(value, f"{self.task}: argument {name}")
@@ -113,7 +102,7 @@ class ArgumentCodec:
         if self._unannotated:
             self._check_unannotated(rest, named)
         try:
-            return encoder.encode((rest, named))
+            payload = encoder.encode((rest, named))
         except NotSerializable as error:
             raise NotSerializable(
                 f"{self.task}: {error.what}", cure=error.cure
@@ -123,6 +112,18 @@ class ArgumentCodec:
                 f"{self.task}: arguments cannot be stored as JSON: {error}",
                 cure="Pass plain data, a dataclass, a Struct or a pydantic model.",
             ) from None
+        self._check_readable(payload)
+        return payload
+
+    def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Encode a call without its first argument, which the worker adds."""
+        if (why := self.why_unfit((None, *args), kwargs)) is not None:
+            raise self._invalid(why, kwargs)
+        return (self._following if self._positional else self).encode(args, kwargs)
+
+    @cached_property
+    def _following(self) -> "ArgumentCodec":
+        return ArgumentCodec(self._function, self.task, skip_first=self._skipped + 1)
 
     def _check_readable(self, payload: bytes) -> None:
         """Refuse what the worker could not decode; the arguments are not built."""
@@ -150,11 +151,12 @@ class ArgumentCodec:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes
     ) -> bytes:
         """Return the same bytes for the same arguments, for idempotency keys to compare."""
-        return canonical(self._bind(args, kwargs), payload)
+        return canonical(self.bind(args, kwargs), payload)
 
-    def _bind(
+    def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return what `*args` takes, and the others by parameter, without defaults."""
         if self._is_simple and len(args) <= len(self._positional):
             named = dict(zip(self._positional, args, strict=False))
             if not kwargs:
@@ -164,7 +166,7 @@ class ArgumentCodec:
                 return (), self._in_order(named) if len(kwargs) > 1 else named
         bound = self._bound(args, kwargs)
         named, rest = dict(bound.arguments), ()
-        for name, parameter in self._bindable.parameters.items():
+        for name, parameter in self.bindable.parameters.items():
             if parameter.kind is Parameter.VAR_POSITIONAL:
                 rest = named.pop(name, ())
             elif parameter.kind is Parameter.VAR_KEYWORD:
@@ -178,11 +180,10 @@ class ArgumentCodec:
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> inspect.BoundArguments:
         try:
-            return self._bindable.bind(*args, **kwargs)
+            return self.bindable.bind(*args, **kwargs)
         except TypeError as error:
-            raise self._invalid(
-                self.why_unfit(args, kwargs) or str(error), kwargs
-            ) from None
+            why = self.why_unfit(args, kwargs) or str(error)
+            raise self._invalid(why, kwargs) from None
 
     def _in_order(self, named: dict[str, Any]) -> dict[str, Any]:
         """Sort names in the function's order, so that equal arguments are the same bytes."""
@@ -201,7 +202,7 @@ class ArgumentCodec:
         """Refuse values that would arrive as another type without an annotation."""
         open_names = {
             p.kind: p.name
-            for p in self._bindable.parameters.values()
+            for p in self.bindable.parameters.values()
             if p.kind not in NAMED and p.name in self._unannotated
         }
         known = {p.name for p in self._named}
@@ -233,7 +234,7 @@ class ArgumentCodec:
     def decode_by_name(self, payload: bytes) -> dict[str, Any]:
         """Return decoded arguments by parameter name, without defaults."""
         args, kwargs = self.decode(payload)
-        return dict(self._bindable.bind(*args, **kwargs).arguments)
+        return dict(self.bindable.bind(*args, **kwargs).arguments)
 
     def _call(self, rest: Sequence[Any], named: dict[str, Any]) -> Arguments:
         if self._has_datetimes:
@@ -251,15 +252,14 @@ class ArgumentCodec:
     def _decode_positional(self, payload: bytes, error: Exception) -> Arguments:
         """Bind the positionals of a producer without our signature, then decode."""
         args, kwargs = self._parts(payload, _raw_values)
-        if isinstance(error, msgspec.ValidationError) and self._needs_binding(
-            args, kwargs
-        ):
-            rest, named = self._bind(args, kwargs)
+        is_open = self._needs_binding(args, kwargs)
+        if is_open and isinstance(error, msgspec.ValidationError):
+            rest, named = self.bind(args, kwargs)
             return self.decode(encoder.encode((rest, named)))
         raise self._misfit(error, kwargs) from None
 
     def _misfit(self, error: Exception, kwargs: Mapping[str, Any]) -> InvalidArguments:
-        kinds = {p.kind: p.name for p in self._bindable.parameters.values()}
+        kinds = {p.kind: p.name for p in self.bindable.parameters.values()}
         rest = kinds.get(Parameter.VAR_POSITIONAL, "args")
         return self._invalid(misfit(self.task, str(error), rest), kwargs)
 
@@ -274,7 +274,7 @@ class ArgumentCodec:
         rest, named = self._parts(payload, _values)
         kwargs = named
         if self._needs_binding(rest, named):
-            rest, named = self._bind(rest, named)
+            rest, named = self.bind(rest, named)
         known = {p.name for p in self._named}
         extra = {k: v for k, v in named.items() if k not in known}
         try:
@@ -337,7 +337,7 @@ class ArgumentCodec:
                 "required": p.default is Parameter.empty and p.kind in NAMED,
                 "schema": properties.get(p.name, {}),
             }
-            for p in self._bindable.parameters.values()
+            for p in self.bindable.parameters.values()
         ]
 
     def _invalid(self, what: str, kwargs: Mapping[str, Any]) -> InvalidArguments:
@@ -346,12 +346,13 @@ class ArgumentCodec:
         hint = did_you_mean(unknown[0], known) if unknown and not self._extra else ""
         return InvalidArguments(
             what,
-            cure=f"It takes {self._bindable}.{hint}",
+            cure=f"It takes {self.bindable}.{hint}",
             task=self.task,
         )
 
 
-def _hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any], task: str) -> dict[str, Any]:
+    """Return the annotations of a function; refuse those that cannot be resolved."""
     try:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:

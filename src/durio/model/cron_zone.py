@@ -30,6 +30,7 @@ from durio.model.names import did_you_mean
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LOCAL_NAMES = {"local", "localtime", "system"}
+LEAP_SECONDS = "right/"  # zones of some machines whose clocks count leap seconds
 
 
 def zone_of(tz: str | ZoneInfo) -> ZoneInfo:
@@ -44,6 +45,12 @@ def zone_of(tz: str | ZoneInfo) -> ZoneInfo:
         raise InvalidSchedule(
             f"tz cannot be {key!r}: local time differs between machines",
             cure="Give the name of the zone, such as tz='Europe/Paris' or tz='UTC'.",
+        )
+    if key.startswith(LEAP_SECONDS):
+        raise InvalidSchedule(
+            f"tz cannot be {key[:80]!r}: its clocks count leap seconds, those of the store "
+            "do not",
+            cure=f"Leave {LEAP_SECONDS!r} out, such as tz='Europe/Paris'.",
         )
     try:
         return ZoneInfo(key)

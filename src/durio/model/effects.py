@@ -1,8 +1,12 @@
-"""What one transaction writes beside an outcome, or by itself: jobs, records, entries."""
+"""What one transaction writes beside an outcome, or by itself.
+
+These are jobs, records, entries of logs, and changes of gates.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from durio.model.gate import GateChange
 from durio.model.job import NewJob
 
 
@@ -47,12 +51,13 @@ class Extend(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """The jobs, records and entries that one transaction writes."""
+    """What one transaction writes."""
 
     jobs: Sequence[NewJob] = ()
     puts: Sequence[Put] = ()
     appends: Sequence[Append] = ()
     extends: Sequence[Extend] = ()
+    gates: Sequence[GateChange] = ()
 
 
 def joined(*parts: Effects) -> Effects:
@@ -64,4 +69,5 @@ def joined(*parts: Effects) -> Effects:
         [put for each in parts for put in each.puts],
         [append for each in parts for append in each.appends],
         [extend for each in parts for extend in each.extends],
+        [gate for each in parts for gate in each.gates],
     )

@@ -69,6 +69,12 @@ class UnknownQueue(UsageError):
     code = "unknown_queue"
 
 
+class UnknownBreaker(UsageError):
+    """No breaker of this name is declared: `App(breakers=[Breaker(...)])`."""
+
+    code = "unknown_breaker"
+
+
 class InvalidName(UsageError):
     """A name of an app, a queue, a task or a key that cannot be stored."""
 
@@ -79,6 +85,12 @@ class InvalidOption(UsageError):
     """An unknown option, or a value that the option does not accept."""
 
     code = "invalid_option"
+
+
+class InvalidRoute(UsageError):
+    """A router failed or returned no route, or a route names a queue that nobody declared."""
+
+    code = "invalid_route"
 
 
 class UnknownAttribute(UsageError, AttributeError):
@@ -162,6 +174,12 @@ class PlanNotFound(OperatingError):
     code = "plan_not_found"
 
 
+class ErrorGroupNotFound(OperatingError):
+    """There is no such group of errors: it never existed, or is over for 30 days."""
+
+    code = "error_group_not_found"
+
+
 class ScheduleNotFound(OperatingError):
     """There is no such schedule: it never existed, or was deleted."""
 
@@ -200,6 +218,12 @@ class JobCancelled(OperatingError):
     code = "job_cancelled"
 
 
+class JobExpired(OperatingError):
+    """The job expired before a worker could start it: see `expires=`."""
+
+    code = "job_expired"
+
+
 class ResultExpired(OperatingError):
     """The job is done, but its result is older than its time to live."""
 
@@ -213,7 +237,7 @@ class SpawnFull(OperatingError):
 
 
 class WorkersTooOld(OperatingError):
-    """Workers of an older version run, which would ignore plans."""
+    """Workers of an older version run, which would ignore plans or limits."""
 
     code = "workers_too_old"
 
@@ -327,6 +351,18 @@ class LeaseLost(OperatingError):
     """This worker no longer owns the job: it may not write anything more about it."""
 
     code = "lease_lost"
+
+
+class LockTimeout(OperatingError):
+    """Another holder kept the lock for as long as the call waited."""
+
+    code = "lock_timeout"
+
+
+class LockLost(OperatingError):
+    """The lock was lost while its block ran: another holder may have taken it."""
+
+    code = "lock_lost"
 
 
 class HardTimeLimit(OperatingError):

@@ -18,6 +18,7 @@ MESSAGE_CHARS_MAX = 4_000
 SHORT_CHARS_MAX = 600  # of a message; JSON needs at most 6 bytes for a character
 TRACEBACK_CHARS_MAX = 16_000
 LOG_LINES_MAX = 50
+DECISION_CHARS_MAX = 300
 LOG_LINE_CHARS_MAX = 1_000
 # The file of a frame that stands for several, and its line in a traceback.
 HIDDEN = "<hidden>"
@@ -46,6 +47,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     at: float = 0.0
     worker: str = ""
     logs: tuple[str, ...] = ()
+    decision: str = ""  # what happened to the job, and why, for people
 
 
 _decoder = msgspec.json.Decoder(list[Failure])
@@ -70,6 +72,7 @@ def failure_of(
     worker: str = "",
     logs: Sequence[str] = (),
     hidden: str = "",
+    decision: str = "",
 ) -> Failure:
     """Describe `error`; frames of files under `hidden` become one line."""
     return Failure(
@@ -82,6 +85,7 @@ def failure_of(
         logs=tuple(storable(line, LOG_LINE_CHARS_MAX) for line in logs)[
             -LOG_LINES_MAX:
         ],
+        decision=storable(decision, DECISION_CHARS_MAX),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from durio.model.gate import GateSpec
 from durio.model.logs import OnEnd, Wait
 
 PRIORITY_MAX = 9
@@ -19,7 +20,7 @@ class State(StrEnum):
     __module__ = "durio"
 
     SCHEDULED = "scheduled"  # waits for its time: a delay, a retry or a snooze
-    BLOCKED = "blocked"  # waits for other jobs of its plan
+    BLOCKED = "blocked"  # waits for other jobs of its plan, or for a limit
     READY = "ready"  # a worker may take it
     RUNNING = "running"  # a worker runs it
     DONE = "done"  # final: its result is stored
@@ -93,6 +94,9 @@ class NewJob(NamedTuple):
         None  # blocked until then; a delay counts from the end of the wait
     )
     on_end: tuple[OnEnd, ...] = ()
+    gates: tuple[GateSpec, ...] = ()  # passed in this order, the order of their names
+    # The store writes a record that is due then (model/expiry.py); also in `opts`.
+    expires_at: float | None = None
 
 
 class Claim(NamedTuple):
@@ -132,13 +136,12 @@ class LastError:
     message: str  # text of the exception
     attempt: int = 0  # number of the attempt, from 1
     at: datetime | None = None  # when the attempt failed
+    decision: str = ""  # what happened to the job, and why: `dead at once: HTTP 404`
 
 
 @dataclass(frozen=True, slots=True)
 class JobError:
     """One failed attempt of a job, with its traceback and log lines."""
-
-    __module__ = "durio"
 
     type: str  # class of the exception
     message: str  # text of the exception
@@ -147,6 +150,7 @@ class JobError:
     at: datetime | None = None  # when the attempt failed
     worker: str | None = None  # the worker that ran it
     logs: tuple[str, ...] = ()  # its last log lines
+    decision: str = ""  # what happened to the job, and why: `dead at once: HTTP 404`
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ class StoredJob(NamedTuple):
     result_until: float | None  # until when the result can be read
     reason: str | None
     key: bytes | None
+    # Since when workers have given it back: they lack its task, or cannot read its arguments.
+    parked_at: float | None = None
 
 
 def utc_datetime(seconds: float | None) -> datetime | None:

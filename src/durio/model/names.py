@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from durio.model.errors import InvalidName
 
@@ -28,6 +28,19 @@ def check_name(kind: str, name: str) -> str:
             f"a {kind} cannot be named {str(name)[:80]!r}",
             cure="Use letters, digits and _ . : - only, 1 to 128 of them.",
         )
+    return name
+
+
+def check_task(name: str) -> str:
+    """Return the name of a task as it is declared; it may end in `*`, for many names."""
+    if not isinstance(name, str) or "*" not in name or name == "*":
+        return name if name == "*" else check_name("task", name)
+    if "*" in name[:-1]:
+        raise InvalidName(
+            f"a task cannot be named {name[:80]!r}: * is not at the end",
+            cure='Write name="email:*" for all names that begin with "email:".',
+        )
+    check_name("task", name[:-1])
     return name
 
 
@@ -73,8 +86,30 @@ def task_name(app: str, name: str) -> str:
     return name if "." in name else f"{app}.{name}"
 
 
+def is_prefix(task: str) -> bool:
+    """Whether this is the name of a handler for many names, such as `shop.email:*`."""
+    return task.endswith("*")
+
+
+def known_as(task: str, names: Collection[str]) -> str | None:
+    """Return the name among these that means the task; None if there is none.
+
+    It is the task's own name, or else the longest prefix that fits, such as `shop.email:*`.
+    """
+    if task in names:
+        return task
+    fitting = [name for name in names if is_prefix(name) and task.startswith(name[:-1])]
+    return max(fitting, key=len, default=None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ' Did you mean ...?' or an empty text, for the end of an error's cure."""
+    close = close_name(word, known)
+    return "" if close is None else f" Did you mean {close!r}?"
+
+
+def close_name(word: str, known: Iterable[str]) -> str | None:
+    """Return the other name that is most like this one; None if none is."""
     others = sorted(name for name in known if name != word)
     close = difflib.get_close_matches(word, others, n=1, cutoff=0.6)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    return close[0] if close else None

@@ -9,6 +9,7 @@ T = TypeVar("T")
 
 Place = Literal["app", "task", "call"]
 APP_TASK_CALL: tuple[Place, ...] = ("app", "task", "call")
+APP_TASK: tuple[Place, ...] = ("app", "task")
 TASK_CALL: tuple[Place, ...] = ("task", "call")
 TASK: tuple[Place, ...] = ("task",)
 CALL: tuple[Place, ...] = ("call",)
@@ -41,6 +42,11 @@ class Option(NamedTuple):
         parsed = self.parse(value, "")
         if self.store is not None:
             self.store(parsed)
+
+
+def parsed_by(parse: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
+    """Return the `parse` of an option whose value does not depend on the task."""
+    return lambda value, _task: parse(value)
 
 
 def takes_options(signature: Callable[Q, T]) -> Callable[Q, T]:

@@ -1,6 +1,6 @@
 """Values of options: their checks, and the plain data that is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
@@ -10,10 +10,11 @@ from durio.model.codec import encode
 from durio.model.errors import InvalidOption
 from durio.model.job import PRIORITY_MAX
 from durio.model.keys import KeyPolicy, replace, while_active, while_waiting
-from durio.model.names import check_name
+from durio.model.names import check_key, check_name
 from durio.model.outcome import KeepRule
 from durio.model.quantities import seconds
 from durio.model.retry import Retry
+from durio.model.timeout import TimeLimits
 
 YEAR_MAX = 9000  # a later time may not fit a datetime
 COUNT_MAX = 2**31 - 1
@@ -74,9 +75,18 @@ def check_aliases(aliases: Any) -> tuple[str, ...]:
 
 def check_at(at: Any) -> None:
     """Refuse anything but an aware datetime."""
-    if not isinstance(at, datetime) or at.utcoffset() is None or at.year > YEAR_MAX:
+    check_moment(at, "at")
+
+
+def check_moment(moment: Any, option: str) -> None:
+    """Refuse anything but an aware datetime, as the value of this option."""
+    if (
+        not isinstance(moment, datetime)
+        or moment.utcoffset() is None
+        or moment.year > YEAR_MAX
+    ):
         raise InvalidOption(
-            f"at cannot be {at!r}",
+            f"{option} cannot be {moment!r}",
             cure="Give an aware datetime such as datetime.now(UTC) + timedelta(hours=1).",
         )
 
@@ -164,6 +174,28 @@ def retry_fields(policy: Retry) -> dict[str, Any]:
         "jitter": policy.jitter,
         "delays": None if delays is None else tuple(seconds(d) for d in delays),
     }
+
+
+def name_of(kind: str) -> Callable[[Any, str], str]:
+    """Return the `parse` of an option that is a name of this kind."""
+    return lambda value, _task: check_name(kind, value)
+
+
+def seconds_of(option: str) -> Callable[[Any, str], float]:
+    """Return the `parse` of an option that is a duration."""
+    return lambda value, _task: seconds(value, option)
+
+
+def optional_key(key: Any) -> str | None:
+    return None if key is None else check_key(key)
+
+
+def stored_limits(limits: TimeLimits) -> tuple[float | None, ...] | None:
+    return None if limits.hard_seconds is None else tuple(limits)
+
+
+def stored_meta(meta: Mapping[str, object] | None) -> dict[str, object] | None:
+    return dict(meta) if meta else None
 
 
 def keep_of(

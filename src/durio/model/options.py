@@ -5,24 +5,31 @@ means, how it is checked and stored, and where it may be given. The checks, the 
 flags of `durio enqueue`, the reference page and a test of typed signatures are made from it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 
+from durio.model.batch import Batch, check_batch
+from durio.model.breaker_rule import checked_breaker_name
 from durio.model.celery_names import line_for_option
 from durio.model.codec import encoder
+from durio.model.error_rules import ErrorKey, ErrorRule, error_rules
 from durio.model.errors import InvalidOption
+from durio.model.expiry import ExpiresOption, parse_expires
 from durio.model.keys import KeyPolicy
-from durio.model.names import check_key, check_name, did_you_mean
+from durio.model.limits import Limit, LimitKey, parse_fair_by, parse_limits
+from durio.model.names import check_task, did_you_mean
 from durio.model.option_table import (
+    APP_TASK,
     APP_TASK_CALL,
     CALL,
     TASK,
     TASK_CALL,
     Flag,
     Option,
+    parsed_by,
 )
 from durio.model.option_values import (
     Retention,
@@ -35,10 +42,15 @@ from durio.model.option_values import (
     check_process,
     check_unique,
     keep_of,
+    name_of,
+    optional_key,
     retry_fields,
+    seconds_of,
+    stored_limits,
+    stored_meta,
 )
 from durio.model.plan_place import PlanPlace
-from durio.model.quantities import Duration, seconds
+from durio.model.quantities import Duration
 from durio.model.retry import Retry, as_retry
 from durio.model.tick import TickPlace
 from durio.model.timeout import TimeLimits, Timeout, time_limits
@@ -61,39 +73,15 @@ UNSET: Final[Any] = Unset()
 # --- the table
 
 
-def _by(parse: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
-    return lambda value, _task: parse(value)
-
-
-def _named(kind: str) -> Callable[[Any, str], str]:
-    return lambda value, _task: check_name(kind, value)
-
-
-def _seconds(option: str) -> Callable[[Any, str], float]:
-    return lambda value, _task: seconds(value, option)
-
-
-def _key(key: Any) -> str | None:
-    return None if key is None else check_key(key)
-
-
-def _stored_limits(limits: TimeLimits) -> tuple[float | None, ...] | None:
-    return None if limits.hard_seconds is None else tuple(limits)
-
-
-def _stored_meta(meta: Mapping[str, object] | None) -> dict[str, object] | None:
-    return dict(meta) if meta else None
-
-
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a task or of one enqueue; immutable and reusable."""
 
     name: Annotated[
         str,
         Option(
-            "the task's name; the part before a dot is the App's name",
+            "the task's name; the part before a dot is the App's; `*` at its end: all names",
             TASK,
-            _named("task"),
+            parsed_by(check_task),
             default="the function's name",
         ),
     ] = UNSET
@@ -103,7 +91,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             "earlier names of the task: jobs stored under them run, and an enqueue by "
             "one is stored under the task's name",
             TASK,
-            _by(check_aliases),
+            parsed_by(check_aliases),
             default="none",
         ),
     ] = UNSET
@@ -112,7 +100,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "the queue in which the job waits",
             TASK_CALL,
-            _named("queue"),
+            name_of("queue"),
             default="`default`",
             handler="queue",
             flag=Flag("QUEUE", "Queue to use (default: the task's)."),
@@ -123,7 +111,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "0 to 9; 9 is most urgent",
             TASK_CALL,
-            _by(check_priority),
+            parsed_by(check_priority),
             default="5",
             handler="priority",
             flag=Flag(
@@ -137,11 +125,23 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             "a policy, or a number of retries; `Retry(5)` waits up to 60, 120, 240, 480 "
             "and 960 s, with jitter",
             APP_TASK_CALL,
-            _by(as_retry),
+            parsed_by(as_retry),
             default="`Retry(5)`",
             handler="retry",
             stored="retry",
             store=retry_fields,
+        ),
+    ] = UNSET
+    errors: Annotated[
+        Mapping[ErrorKey, ErrorRule],
+        Option(
+            "what happens after these errors, before the retry policy decides: "
+            '`{404: "retry", BadAddress: "dead"}`; see [classes of errors]'
+            "(error-classes.md)",
+            APP_TASK,
+            parsed_by(error_rules),
+            default="none",
+            handler="errors",
         ),
     ] = UNSET
     timeout: Annotated[
@@ -149,11 +149,11 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "soft and hard limit of an attempt; `None` is no limit",
             APP_TASK_CALL,
-            _by(time_limits),
+            parsed_by(time_limits),
             default="(270, 300)",
             handler="limits",
             stored="timeout",
-            store=_stored_limits,
+            store=stored_limits,
         ),
     ] = UNSET
     delay: Annotated[
@@ -161,7 +161,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "how long the job waits before it may run; not with `at`",
             CALL,
-            _seconds("delay"),
+            seconds_of("delay"),
             default="0",
             flag=Flag("DURATION", "Start after this time: 90s, 5m, 2h, 3d."),
         ),
@@ -171,11 +171,23 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "when the job may run, an aware datetime; not with `delay`",
             CALL,
-            _by(check_at),
+            parsed_by(check_at),
             default="now",
             flag=Flag(
                 "TIME", "Start at this time, with zone: 2030-01-31T09:00:00Z.", "time"
             ),
+        ),
+    ] = UNSET
+    expires: Annotated[
+        ExpiresOption,
+        Option(
+            "no attempt begins after this time, a duration from the enqueue or an aware "
+            "datetime: a job that still waits then is dead",
+            TASK_CALL,
+            parsed_by(parse_expires),
+            default="never",
+            handler="expires",
+            flag=Flag("DURATION", "Dead if it waits for longer: 90s, 5m, 2h, 3d."),
         ),
     ] = UNSET
     key: Annotated[
@@ -183,7 +195,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "idempotency key: the same key is the same job",
             CALL,
-            _by(_key),
+            parsed_by(optional_key),
             default="no key",
             stored="key",
             flag=Flag(
@@ -197,7 +209,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             "how long the key holds, and what a second enqueue does: see `durio.keys`; "
             'policies without parameters also by name, such as `"while_active"`',
             CALL,
-            _by(check_unique),
+            parsed_by(check_unique),
             default='`window("24h")`',
         ),
     ] = UNSET
@@ -206,10 +218,10 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "data stored with the job; later options merge by key",
             CALL,
-            _by(check_meta),
+            parsed_by(check_meta),
             default="none",
             stored="meta",
-            store=_stored_meta,
+            store=stored_meta,
             flag=Flag("JSON", "JSON object to store with the job.", "json"),
         ),
     ] = UNSET
@@ -231,7 +243,7 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "how long the result can be read",
             TASK_CALL,
-            _seconds("result_ttl"),
+            seconds_of("result_ttl"),
             default="`retention.result_seconds`",
             handler="result_seconds",
             stored="result_seconds",
@@ -242,8 +254,39 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "the caller's connection, in whose transaction the job is stored",
             CALL,
-            _by(check_tx),
+            parsed_by(check_tx),
             default="a transaction of its own",
+        ),
+    ] = UNSET
+    limits: Annotated[
+        Sequence[Limit],
+        Option(
+            "how many of its jobs run at once, or start in a time: "
+            '`[Concurrency(5, key="tenant"), Rate("100/m")]`',
+            TASK,
+            parsed_by(parse_limits),
+            default="none",
+        ),
+    ] = UNSET
+    fair_by: Annotated[
+        LimitKey,
+        Option(
+            "jobs with different values there take turns in the queue: a parameter's name "
+            "or a key as limits have",
+            TASK,
+            parsed_by(parse_fair_by),
+            default="none",
+        ),
+    ] = UNSET
+    breaker: Annotated[
+        str,
+        Option(
+            "the breaker that holds its jobs back while a dependency fails; declared with "
+            "`App(breakers=[...])`",
+            TASK,
+            parsed_by(checked_breaker_name),
+            default="none",
+            handler="breaker",
         ),
     ] = UNSET
     process: Annotated[
@@ -251,9 +294,19 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
         Option(
             "run the task in a child process that can be killed",
             TASK,
-            _by(check_process),
+            parsed_by(check_process),
             default="`False`",
             handler="is_process",
+        ),
+    ] = UNSET
+    batch: Annotated[
+        Batch,
+        Option(
+            "how many jobs one call of the function gets: `durio.limits.Batch(64)`",
+            TASK,
+            parsed_by(check_batch),
+            default="one job",
+            handler="batch",
         ),
     ] = UNSET
 
@@ -342,6 +395,9 @@ class RowOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     plan: PlanPlace | None = None  # the job is a node of a plan
     is_chunk: bool = False  # the payload is a list of calls, each `[args, kwargs]`
     tick: TickPlace | None = None  # the job was made by a schedule
+    expires: float | None = None  # no attempt begins after it; seconds since 1970
+    # By name: the gate of a budget, and the estimate that the job takes there.
+    budgets: dict[str, tuple[str, float]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that no enqueue stores: any program may have written the row."""
@@ -382,13 +438,15 @@ def stored_options(
     plan: PlanPlace | None = None,
     *,
     is_chunk: bool = False,
+    expires_at: float | None = None,
 ) -> bytes | None:
     """Return the options that are stored with a job of this task; None if it has none."""
     if options is NO_OPTIONS:
-        if plan is None:
+        if plan is None and expires_at is None:
             return None
-        return encoder.encode(RowOptions(plan=plan, is_chunk=is_chunk))
-    values: dict[str, Any] = {"plan": plan, "is_chunk": is_chunk}
+        row = RowOptions(plan=plan, is_chunk=is_chunk, expires=expires_at)
+        return encoder.encode(row)
+    values: dict[str, Any] = {"plan": plan, "is_chunk": is_chunk, "expires": expires_at}
     for name, field, parse, store in STORED:
         value = getattr(options, name)
         if value is not UNSET:

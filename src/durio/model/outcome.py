@@ -34,6 +34,7 @@ class Reason:
     REQUESTED = "requested"
     INPUT_TOO_LARGE = "input_too_large"  # of a node of a plan
     INPUT_LOST = "input_lost"
+    EXPIRED = "expired"  # no attempt may begin any more: `expires=`
     PLAN_REFUSED = "plan_refused"  # what it asked of its plan could not be stored
 
 
@@ -63,6 +64,8 @@ class Outcome(NamedTuple):
     reason: str | None = None  # dead
     progress: bytes | None = None  # progress, or done in the task's own transaction
     parks: bool = False  # release: this worker does not know the task
+    # release: give the places back and pass the gates again (those held until the end stay)
+    again_from_gates: bool = False
     killed_process: bool = False  # lost: this job is known to have killed its process
     effects: Effects | None = None  # done: written if and only if it is accepted
     is_quiet: bool = (

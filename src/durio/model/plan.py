@@ -23,6 +23,7 @@ from durio.model.plan_checks import (
     not_a_handler,
     not_a_member,
     takes_no_failure,
+    tasks_of_another_app,
     too_many,
     too_many_handlers,
     two_apps,
@@ -63,9 +64,13 @@ class Link:
         return document_of(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """Return the signature or plan of a document; raises InvalidPlan."""
-        link = link_from(document, cls._classes())
+    def from_dict(cls, document: Mapping[str, Any], app: Any = None) -> Self:
+        """Return the signature or plan of a document; raises InvalidPlan.
+
+        With the App of its tasks it can be enqueued. Without, it is only a value.
+        """
+        source = None if app is None else Source(app, None)
+        link = link_from(document, cls._classes(), source)
         if not isinstance(link, cls):
             raise damaged(f"it is a {type(link).__name__}, not a {cls.__name__}")
         return link
@@ -133,7 +138,7 @@ class PlanValue(Link):
     size: int = field(init=False, compare=False)  # number of signatures
     depth: int = field(init=False, compare=False)  # levels of plans
     first_task: str = field(init=False, compare=False)  # name of one of its tasks
-    source: Source | None = field(init=False, compare=False)  # of one of its tasks
+    source: Source | None = field(default=None, compare=False)  # of one of its tasks
 
     def __post_init__(self) -> None:
         """Check the members together, and compute what depends on all of them."""
@@ -149,7 +154,7 @@ class PlanValue(Link):
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "depth", depth)
         object.__setattr__(self, "first_task", task)
-        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "source", source or self.source)
 
     def __repr__(self) -> str:
         shown = [repr(member) for member in self.members[:SHOWN_MAX]]
@@ -252,6 +257,13 @@ def common_source(links: Iterable[AnyLink]) -> tuple[str, Source | None]:
             raise two_clients(task, other)
         task, source = task or other, source or link.source
     return task, source
+
+
+def check_app_of_tasks(link: AnyLink, app: str) -> None:
+    """Refuse a plan of tasks of another App; all tasks of a plan are of one."""
+    task = link.task if isinstance(link, SignatureValue) else link.first_task
+    if task and task.partition(".")[0] != app:
+        raise tasks_of_another_app(task, app)
 
 
 def handlers_text(link: AnyLink) -> str:

@@ -58,6 +58,14 @@ def two_apps(task: str, other: str) -> InvalidPlan:
     )
 
 
+def tasks_of_another_app(task: str, app: str) -> InvalidPlan:
+    return InvalidPlan(
+        f"a plan of the App {app!r} has the task {task}",
+        cure="All jobs of a plan run on workers of its App. Enqueue this task alone, "
+        "app.enqueue(...), or make the plan on an App object with the other name.",
+    )
+
+
 def two_clients(task: str, other: str) -> InvalidPlan:
     return InvalidPlan(
         f"{task} and {other} belong to two App objects of the same name",

@@ -64,8 +64,13 @@ def document_of(link: Any) -> dict[str, Any]:
     return {k: v for k, v in document.items() if v or k in REQUIRED}
 
 
-def link_from(document: Any, classes: tuple[Any, Any], depth: int = 0) -> Any:
-    """Return the signature or plan of a document, as one of these classes."""
+def link_from(
+    document: Any, classes: tuple[Any, Any], source: Any = None, depth: int = 0
+) -> Any:
+    """Return the signature or plan of a document, as one of these classes.
+
+    `source` is the App of its tasks, if it is known.
+    """
     check_nesting(depth)
     if not isinstance(document, Mapping):
         raise damaged(f"{document!r:.80} is not a signature or a plan")
@@ -75,18 +80,19 @@ def link_from(document: Any, classes: tuple[Any, Any], depth: int = 0) -> Any:
     def links(name: str) -> list[Any]:
         found: list[Any] = []
         for part in given.pop(name, ()):
-            found.append(link_from(part, classes, depth + 1))  # noqa: PERF401 - a frame less
+            found.append(link_from(part, classes, source, depth + 1))  # noqa: PERF401 - a frame less
         return found
 
     try:
         handlers = links("error_handlers")
         options = options_from(dict(given.pop("options", {})))
         if kind == "task":
-            link = classes[0](**_signature_fields(given), options=options)
+            fields = _signature_fields(given)
+            link = classes[0](**fields, options=options, source=source)
         else:
-            fields = {ours: bool(given.pop(name, False)) for name, ours in FLAGS}
+            flags = {ours: bool(given.pop(name, False)) for name, ours in FLAGS}
             members = _checked(kind, links(kind))
-            link = classes[1](kind, members, defaults=options, **fields)
+            link = classes[1](kind, members, defaults=options, source=source, **flags)
         if given:
             raise damaged(f"it has {', '.join(map(repr, given))}")
         for handler in handlers:

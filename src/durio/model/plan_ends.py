@@ -73,6 +73,7 @@ class PlanFailure(msgspec.Struct, frozen=True, kw_only=True):
     task: str  # full name of its task
     error_type: str  # name of the exception's class; `JobCancelled` if it was cancelled
     text: str  # text of the exception
-    # Positional arguments of the job, as JSON values; most are stored by name.
+    # Positional arguments that the job has of its own, as JSON values; most are stored by
+    # name. The result before it is not among them, and a job of `chunks` has none.
     args: list[Any] = []
-    kwargs: dict[str, Any] = {}  # arguments by name
+    kwargs: dict[str, Any] = {}  # arguments by name, as above

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
+from durio.model.expiry import expiry_time, parse_expires
 from durio.model.ids import uuid7
 from durio.model.job import CANCELLED, DEAD, StoredJob
 from durio.model.logs import DEAD_END, DONE_END
+from durio.model.options import UNSET, stored_options
 from durio.model.plan import SignatureValue
 from durio.model.plan_checks import HANDLERS_MAX, NESTING_MAX
 from durio.model.plan_layout import PlanLayout
 
+META_BYTES_MAX = 16 * 1024
 # Why a node was cancelled, if it has not failed itself.
 CONSEQUENCES = frozenset({"parent_dead", "plan_cancelled", "plan_not_whole"})
 
@@ -26,6 +29,11 @@ def has_failed(job: StoredJob) -> bool:
     return job.state == DEAD
 
 
+def why_failed(job: StoredJob) -> str | None:
+    """Return the reason of a failed job for its plan; None if it is not known."""
+    return job.reason or ("cancelled" if job.state == CANCELLED else None)
+
+
 class HandlerCall(NamedTuple):
     """An on_error handler that runs after a failure."""
 
@@ -33,6 +41,19 @@ class HandlerCall(NamedTuple):
     of: str  # whose handler it is: `n5` is node 5, `s2` is scope 2
     position: int  # among the handlers of that node or plan
     depth: int  # a higher number is further inside
+
+
+def handler_options(
+    signature: SignatureValue, now: float
+) -> tuple[bytes | None, float | None]:
+    """Return the stored options of a handler, and when it expires.
+
+    The time is not checked: the plan may have failed after a time that was given.
+    """
+    options = signature.options
+    given = None if options.expires is UNSET else options.expires
+    at = expiry_time(parse_expires(given), now)
+    return stored_options(options, signature.task, META_BYTES_MAX, expires_at=at), at
 
 
 def dependents(layout: PlanLayout, number: int) -> list[int]:

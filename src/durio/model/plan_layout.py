@@ -16,16 +16,15 @@ become the result of one job, a node with the system task `join` follows the gro
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from hashlib import blake2b
+from functools import cached_property
 from typing import Any, NamedTuple, TypeGuard
 
-from durio.model.ids import uuid7
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import NO_OPTIONS, OPTIONS, UNSET, CallOptions
 from durio.model.plan import AnyLink, PlanValue, SignatureValue, is_one_job
 from durio.model.plan_change import NO_ENDS, InheritedEnds
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN
+from durio.model.plan_names import ended_log, failed_log
 from durio.model.plan_place import Input
 
 JOIN = "join"  # name of the system task that returns its input
@@ -147,42 +146,6 @@ def lay_out(
     return PlanLayout(nodes, compiler.scopes, compiler.groups, go, failures)
 
 
-def plan_of_log(log: str) -> tuple[str, bytes]:
-    """Return the namespace and the id of the plan of a log `j:...`."""
-    namespace, plan_id, _ = log[2:].split("/")
-    return namespace, bytes.fromhex(plan_id)
-
-
-def failed_log(namespace: str) -> str:
-    """Return the log of failed nodes of all plans."""
-    return f"pf:{namespace}"
-
-
-def ended_log(namespace: str) -> str:
-    """Return the log of plans that are done."""
-    return f"pe:{namespace}"
-
-
-def node_id(plan_id: bytes, number: int) -> bytes:
-    """Return the job id of a node; ids ascend with the numbers.
-
-    It has the plan's 48 bits of time, 42 bits of a hash of its id, 32 bits of the number.
-    """
-    return _first_bytes(plan_id) + number.to_bytes(4)
-
-
-def may_be_node(job_id: bytes) -> bool:
-    """Whether a job may be a node, by its id; so may 1 of 256 other jobs."""
-    return job_id[12:13] == b"\0"
-
-
-@lru_cache(16)  # of the plans that are laid out now
-def _first_bytes(plan_id: bytes) -> bytes:
-    """Return what the ids of all nodes begin with."""
-    bits = int.from_bytes(blake2b(plan_id, digest_size=8).digest()) >> (64 - 42) << 32
-    return uuid7(int.from_bytes(plan_id[:6]), bits >> 62, bits)[:12]
-
-
 class Before(NamedTuple):
     """What a node waits for, and the input that it then has."""
 
@@ -277,6 +240,7 @@ class Compiler:
         A member that is cancelled before its group begins is an entry of the group. What
         follows must not run then, before what is before the group is done.
         """
+        tags: set[int] = set()
         for node in self.nodes:
             new = [
                 end._replace(log=log, tag=-1 - end.tag)
@@ -285,7 +249,8 @@ class Compiler:
             ]
             if new:
                 self.nodes[node.number] = node._replace(on_end=(*new, *node.on_end))
-        return wait.above + 1
+            tags.update(end.tag for end in new)
+        return len(tags)  # one entry each, also where two nodes may append it
 
     def _place_members(self, group: PlanValue, before: Before, join: GroupLog) -> int:
         """Place the members of a group, and of groups that are unrolled into it."""

@@ -43,6 +43,7 @@ class FirstFailure(msgspec.Struct, frozen=True):
     job: str | None = (
         None  # the job that failed, if it is of a plan in the node's place
     )
+    reason: str | None = None  # why that job is dead; None: not known
 
 
 class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):

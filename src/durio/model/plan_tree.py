@@ -10,7 +10,8 @@ import msgspec
 from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE, State
 from durio.model.plan import AnyLink, PlanValue, SignatureValue
-from durio.model.plan_layout import is_unrolled, node_id
+from durio.model.plan_layout import is_unrolled
+from durio.model.plan_names import node_id
 
 MEMBERS_SHOWN_MAX = 20  # of a group; a larger one has only its counts
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from durio.model.names import is_prefix
 from durio.model.settings import DAY
 
+OF_MANY = "* "
 # A signature expires this long after the start of the last worker that had it.
 SIGNATURE_TTL_SECONDS = 30 * DAY
 
@@ -27,8 +29,11 @@ def signatures_kind(namespace: str) -> str:
 
 
 def signature_prefix(task: str) -> str:
-    """Return the prefix of a task's signature names, before the digest of its parameters."""
-    return f"{task} "
+    """Return the prefix of a task's signature names, before the digest of its parameters.
+
+    Handlers of many names have `* ` before, so that one query finds all of them.
+    """
+    return f"{OF_MANY if is_prefix(task) else ''}{task} "
 
 
 def signature_name(task: str, described: Mapping[str, Any]) -> str:

@@ -1,23 +1,12 @@
-"""Retry policies: whether and when to try again; jitter is passed in."""
+"""Retry policies: how often and when to try again; jitter is passed in."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
-from durio.model.errors import (
-    Cancel,
-    Control,
-    DeadLetter,
-    InvalidOption,
-    InvalidResult,
-    Permanent,
-    RetryAfter,
-    UsageError,
-)
-from durio.model.outcome import OutcomeKind, Reason
+from durio.model.errors import Control, InvalidOption, RetryAfter
 from durio.model.quantities import Duration, seconds
 
 RETRIES_MAX = 10_000
-SNOOZES_MAX = 10_000
 
 Errors = tuple[type[BaseException], ...]
 
@@ -205,67 +194,6 @@ def as_retry(value: Retry | int) -> Retry:
     if isinstance(value, int) and not isinstance(value, bool):
         return Retry(value)
     raise _refused("retry", value, "a Retry or a number of retries")
-
-
-class Decision(NamedTuple):
-    """What happens after a failed attempt."""
-
-    kind: OutcomeKind
-    delay_seconds: float = 0.0
-    reason: str | None = None
-
-
-def classify(
-    error: BaseException, policy: Retry, *, retried: int, snoozed: int, share: float
-) -> Decision:
-    """Decide by control exceptions first, then `never`, then `on` if given."""
-    if isinstance(error, Retry):
-        policy = error  # its numbers; what it says about classes does not matter here
-    elif isinstance(error, Control):
-        return _controlled(error, policy, retried=retried, snoozed=snoozed)
-    elif isinstance(error, InvalidResult):
-        return Decision(OutcomeKind.DEAD, reason=Reason.BAD_RESULT)
-    elif _is_permanent(error, policy):
-        return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
-    if retried >= policy.retries:
-        return Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
-    return Decision(OutcomeKind.RETRY, policy.delay_seconds(retried + 1, share))
-
-
-def _is_permanent(error: BaseException, policy: Retry) -> bool:
-    if isinstance(error, policy.never):
-        return True
-    if policy.on:
-        return not isinstance(error, policy.on)
-    # A wrong call of Durio fails in the same way again, and so does wrong data.
-    return isinstance(error, UsageError) or is_validation_error(error)
-
-
-def is_validation_error(error: BaseException) -> bool:
-    """Whether a class named ValidationError is among the error's bases.
-
-    Such an error (msgspec, pydantic, Django) is not retried, because the data stays wrong.
-    """
-    return any(kind.__name__ == "ValidationError" for kind in type(error).__mro__)
-
-
-def _controlled(
-    error: Control, policy: Retry, *, retried: int, snoozed: int
-) -> Decision:
-    exhausted = Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
-    match error:
-        case Snooze():
-            again = Decision(OutcomeKind.SNOOZE, error.delay_seconds)
-            return exhausted if snoozed >= SNOOZES_MAX else again
-        case RetryAfter():
-            again = Decision(OutcomeKind.RETRY, error.delay_seconds)
-            return exhausted if retried >= policy.retries else again
-        case Cancel():
-            return Decision(OutcomeKind.CANCEL)
-        case DeadLetter():
-            return Decision(OutcomeKind.DEAD, reason=Reason.REQUESTED)
-        case Permanent() | _:
-            return Decision(OutcomeKind.DEAD, reason=Reason.PERMANENT)
 
 
 def _refused(what: str, value: object, wanted: str) -> InvalidOption:

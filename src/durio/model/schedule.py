@@ -8,6 +8,7 @@ tick: so each tick is handled once, by any number of schedulers.
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from durio.model.effects import Put
 from durio.model.errors import InvalidSchedule
@@ -16,11 +17,23 @@ from durio.model.schedule_rule import Rule
 Overlap = Literal["skip", "queue_one", "queue_all", "cancel_previous", "allow"]
 Catchup = Literal["none", "latest", "all"]
 Skipped = Literal[
-    "catchup", "overlap", "queue_closed", "max_runs", "key", "invalid", "changed"
+    "catchup",
+    "overlap",
+    "queue_closed",
+    "max_runs",
+    "key",
+    "invalid",
+    "changed",
+    "paused",
 ]
 
 TICKS_KEPT = 10
 LIVE_MAX = 100  # runs whose end is watched
+LINK_BYTES_MAX = 24 * 1024  # task and arguments
+# Those of people and those of the code. A record has 64 KiB, of which 20 are for ticks
+# that wait, 10 for excluded dates, and 5 for runs.
+LINKS_BYTES_MAX = 28 * 1024
+SAME_LINK: dict[str, Any] = {}  # stored for the code, if it is that of the definition
 CATCHUP_WINDOW_SECONDS = 86400.0
 CATCHUP_MAX = 100
 
@@ -40,8 +53,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def is_same_as(self, other: "Definition") -> bool:
         """Whether both say the same; the anchor of an interval is chosen, not said."""
-        rule = msgspec.structs.replace(other.rule, anchor=self.rule.anchor)
-        return self == msgspec.structs.replace(other, rule=rule)
+        rule = replace(other.rule, anchor=self.rule.anchor)
+        return self == replace(other, rule=rule)
 
 
 class TickRun(NamedTuple):
@@ -57,6 +70,8 @@ class TickNote(NamedTuple):
     due_at: float
     run: TickRun | None = None
     skipped: Skipped | None = None  # why it made no job
+    # How the run ended, if a scheduler has looked since: its final state, or `gone`.
+    outcome: str | None = None
 
 
 class Pause(NamedTuple):
@@ -129,6 +144,9 @@ def load_schedule(body: bytes, name: str) -> ScheduleRecord:
             f"the record of the schedule {name!r} is damaged: {why}",
             cure="Delete the schedule, and create it again.",
         ) from None
+    code = record.code
+    if code is not None and code.link == SAME_LINK:
+        return replace(record, code=replace(code, link=record.definition.link))
     return record
 
 
@@ -142,5 +160,23 @@ def schedule_put(
     """Return the write of a schedule; a schedule that is paused or over is not due."""
     if record.pause is not None or record.is_over:
         due_at = None
+    code = record.code
+    if code is not None and code.link == record.definition.link:
+        record = replace(record, code=replace(code, link=SAME_LINK))
     kind, body = schedules_kind(namespace), msgspec.json.encode(record)
     return Put(kind, name, body, if_version=version, due_at=due_at)
+
+
+def check_size(record: ScheduleRecord, name: str) -> None:
+    """Refuse two links that leave no room for the rest of the record."""
+    code, link = record.code, record.definition.link
+    if code is None or code.link == link:
+        return
+    sizes = [len(msgspec.json.encode(each)) for each in (link, code.link)]
+    if sum(sizes) > LINKS_BYTES_MAX:
+        raise InvalidSchedule(
+            f"the schedule {name!r} has {sizes[0]:,} bytes of task and arguments, and "
+            f"the code declares {sizes[1]:,} bytes",
+            cure=f"Both are stored, in at most {LINKS_BYTES_MAX:,} bytes: store the "
+            "data, and pass its id.",
+        )

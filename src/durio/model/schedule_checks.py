@@ -101,13 +101,8 @@ def definition_of(
     default = default_overlap(catchup)
     overlap = _one_of("overlap", given.get("overlap", default), get_args(Overlap))
     jitter = seconds(given.get("jitter", 0.0), "jitter")
-    interval = rule.interval_seconds(now or 0.0)
-    if jitter and jitter >= interval:
-        raise InvalidSchedule(
-            f"jitter of {format_duration(jitter)} is not shorter than the interval of "
-            f"{format_duration(interval)}",
-            cure="A tick would run after the next one: use less jitter.",
-        )
+    if jitter:
+        _check_jitter(jitter, rule, now or 0.0)
     return Definition(
         link=link,
         rule=rule,
@@ -125,6 +120,17 @@ def definition_of(
             "pause_on_failure", given.get("pause_on_failure", False)
         ),
     )
+
+
+def _check_jitter(jitter: float, rule: Rule, now: float) -> None:
+    """Refuse a delay after which a job could start later than that of the next tick."""
+    shortest = rule.interval_up_to(jitter, now)
+    if shortest is not None:
+        raise InvalidSchedule(
+            f"jitter of {format_duration(jitter)} is not shorter than the interval of "
+            f"{format_duration(shortest)} between two ticks",
+            cure="A job would start after that of the next tick: use less jitter.",
+        )
 
 
 def choices_of(definition: Definition) -> dict[str, Any]:

@@ -5,8 +5,10 @@ depend on the time zone.
 """
 
 import math
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -22,6 +24,9 @@ EXCLUDED_MAX = 366  # excluded dates of a schedule
 LAST_SECONDS = 253_370_764_800.0  # the year 9999: there are no later ticks
 MISSED_SECONDS = 60.0  # a later tick is missed, if it is later than one interval too
 MISSED_SECONDS_MAX = 86400.0  # also if the interval is longer
+# How far a rule is examined for its shortest interval, at about 25 us for each tick.
+AHEAD_SECONDS = 62 * 86400.0
+INTERVALS_MAX = 300
 
 Interval = Annotated[float, msgspec.Meta(ge=INTERVAL_SECONDS_MIN)]
 
@@ -71,11 +76,31 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def interval_seconds(self, moment: float) -> float:
         """Return the time between two ticks, about this time; infinite for one tick."""
+        return next(self._intervals(moment), math.inf)
+
+    def interval_up_to(self, seconds: float, moment: float) -> float | None:
+        """Return the first interval that is not longer; None: the next ones are longer.
+
+        Looks at least one interval, and at most about two months, ahead.
+        """
+        ahead = 0.0
+        for interval in islice(self._intervals(moment), INTERVALS_MAX):
+            if interval <= seconds:
+                return interval
+            ahead += interval
+            if ahead > AHEAD_SECONDS:
+                break
+        return None
+
+    def _intervals(self, moment: float) -> Iterator[float]:
+        """Yield the times between the next ticks."""
         if self.every is not None:
-            return self.every
-        first = self.after(moment)
-        second = None if first is None else self.after(first)
-        return math.inf if first is None or second is None else second - first
+            yield self.every
+            return
+        tick = self.after(moment)
+        while tick is not None and (following := self.after(tick)) is not None:
+            yield following - tick
+            tick = following
 
     def missed_seconds(self, due_at: float) -> float:
         """Return after which time a tick that was not handled counts as missed."""

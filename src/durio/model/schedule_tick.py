@@ -8,7 +8,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from durio.model.cron import CronRun
 from durio.model.ids import id_bytes, id_made_at
+from durio.model.job import utc_datetime
 from durio.model.schedule import (
     LIVE_MAX,
     TICKS_KEPT,
@@ -18,10 +20,12 @@ from durio.model.schedule import (
     TickNote,
     TickRun,
 )
+from durio.model.schedule_rule import local
 
+GONE = "gone"  # the outcome of a run that was deleted before a scheduler looked
 LATE_SECONDS = 60.0  # `catchup="none"` runs a tick that is at most so late
 COUNTED_MAX = 1500  # skipped ticks that are counted one by one, in 25 us each
-WAITING_MAX = 1000  # ticks that may wait for the run before them
+WAITING_MAX = 1000  # ticks that may wait, at 19 bytes each in a record of 64 KiB
 # How often a scheduler looks whether a run has ended: soon after its begin, then less often.
 LOOK_SECONDS_MIN, LOOK_SECONDS = 0.1, 1.0
 
@@ -31,6 +35,7 @@ class Ended(NamedTuple):
 
     at: float
     is_failed: bool = False
+    outcome: str = GONE  # its final state
 
 
 class SkippedTicks(NamedTuple):
@@ -40,6 +45,7 @@ class SkippedTicks(NamedTuple):
     first_at: float
     last_at: float
     ticks: int  # how many
+    is_least: bool = False  # there are more: they were counted to a bound
 
 
 class TickDecision(NamedTuple):
@@ -56,13 +62,14 @@ class TickDecision(NamedTuple):
 def decide(
     record: ScheduleRecord, now: float, ended: Mapping[str, Ended]
 ) -> TickDecision:
-    """Decide about a schedule that is due, with the runs of `record.live` that ended."""
+    """Decide about a schedule that is due, with the runs of it that have ended."""
+    record = with_outcomes(record, ended)
     failed = [run for run in record.live if run.id in ended and ended[run.id].is_failed]
     live = tuple(run for run in record.live if run.id not in ended)
     rule = record.definition.rule
     if failed and record.definition.pause_on_failure:
         pause = Pause("durio", now, f"run {failed[0].id} failed")
-        return TickDecision(replace(record, live=live, pause=pause), paused="failure")
+        return paused_by_failure(replace(record, live=live, pause=pause), now)
     next_at = record.next_at
     if rule.fixed_delay and next_at is None and not live:
         last = max((ended[run.id].at for run in record.live), default=now)
@@ -85,6 +92,32 @@ def decide(
     )
 
 
+def paused_by_failure(record: ScheduleRecord, now: float) -> TickDecision:
+    """Skip the ticks that are due: a failed run has paused their schedule."""
+    lost, rule = late_ticks(record, now, "paused"), record.definition.rule
+    if lost is None:
+        return TickDecision(record, paused="failure")
+    next_at = None if rule.fixed_delay else rule.after(lost.last_at)
+    skipped = with_skipped(replace(record, next_at=next_at), [lost])
+    late_seconds = now - lost.first_at
+    return TickDecision(
+        skipped, skipped=(lost,), late_seconds=late_seconds, paused="failure"
+    )
+
+
+def late_ticks(
+    record: ScheduleRecord, until: float, reason: Skipped
+) -> SkippedTicks | None:
+    """Return the ticks that were due by this time, as skipped; None: there are none."""
+    first, rule = record.next_at, record.definition.rule
+    if first is None or first > until:
+        return None
+    last = first if rule.fixed_delay else rule.latest(until, first) or first
+    if rule.fixed_delay:
+        return SkippedTicks(reason, first, last, 1)
+    return SkippedTicks(reason, first, last, *count_ticks(record, first, last))
+
+
 def due_ticks(
     record: ScheduleRecord, first: float, now: float
 ) -> tuple[list[float], list[SkippedTicks], float | None]:
@@ -98,7 +131,8 @@ def due_ticks(
         next_at = rule.after(last)
     oldest = now - max(definition.catchup_window, LATE_SECONDS)
     ticks = ticks_between(record, first, last, oldest)
-    count = max(len(ticks), count_ticks(record, first, last))
+    counted, is_least = count_ticks(record, first, last)
+    count = max(len(ticks), counted)
     most = definition.catchup_max if definition.catchup == "all" else 1
     if definition.catchup == "none":
         oldest = now - LATE_SECONDS
@@ -106,7 +140,7 @@ def due_ticks(
     if len(wanted) == count:
         return wanted, [], next_at
     newest = ticks[-1] if not wanted else ticks[ticks.index(wanted[0]) - 1]
-    lost = SkippedTicks("catchup", first, newest, count - len(wanted))
+    lost = SkippedTicks("catchup", first, newest, count - len(wanted), is_least)
     return wanted, [lost], next_at
 
 
@@ -122,15 +156,18 @@ def ticks_between(
     return found[::-1]
 
 
-def count_ticks(record: ScheduleRecord, first: float, last: float) -> int:
-    """Return how many ticks there are from `first` to `last`, counted to COUNTED_MAX."""
+def count_ticks(record: ScheduleRecord, first: float, last: float) -> tuple[int, bool]:
+    """Return how many ticks there are from `first` to `last`, and whether there are more.
+
+    An interval is divided; others are counted one by one, to COUNTED_MAX.
+    """
     rule = record.definition.rule
     if rule.every is not None and not rule.exclude:
-        return round((last - first) / rule.every) + 1
+        return round((last - first) / rule.every) + 1, False
     count, tick = 1, first
     while tick < last and count < COUNTED_MAX:
         tick, count = rule.after(tick) or last, count + 1
-    return count
+    return count, tick < last
 
 
 def by_overlap(
@@ -140,7 +177,8 @@ def by_overlap(
     overlap, live = record.definition.overlap, record.live
     ticks = [*record.waiting, *due]
     if overlap == "allow" or not ticks:
-        return ticks, [], [], []
+        over = [overlapping(tick) for tick in ticks[WAITING_MAX:]]
+        return ticks[:WAITING_MAX], [], [], over
     if overlap == "cancel_previous":
         *old, newest = ticks
         skipped = [overlapping(tick) for tick in old]
@@ -180,8 +218,39 @@ def tick_after(record: ScheduleRecord, now: float) -> float | None:
     return rule.after_end(now) if rule.fixed_delay else rule.after(now)
 
 
+def coming_runs(record: ScheduleRecord, after: float, count: int) -> list[CronRun]:
+    """Return the next runs; of a fixed delay only the next one is known."""
+    rule, next_at, left = record.definition.rule, record.next_at, runs_left(record)
+    if record.pause is None and record.is_over:
+        return []
+    if left is not None:
+        count = min(count, left - len(record.waiting))
+    if not rule.fixed_delay:
+        return rule.preview(after, count)
+    if next_at is None or next_at <= after or count < 1:
+        return []
+    return [CronRun(local(next_at, rule.tz), None)]
+
+
 def overlapping(tick: float) -> SkippedTicks:
     return SkippedTicks("overlap", tick, tick, 1)
+
+
+def unknown_outcomes(record: ScheduleRecord) -> set[TickRun]:
+    """Return the runs whose end is to be looked up."""
+    noted = (note.run for note in record.ticks if note.outcome is None)
+    return {*record.live, *(run for run in noted if run is not None)}
+
+
+def with_outcomes(record: ScheduleRecord, ended: Mapping[str, Ended]) -> ScheduleRecord:
+    """Note how the runs of the last ticks have ended."""
+    ticks = tuple(
+        note._replace(outcome=ended[note.run.id].outcome)
+        if note.run is not None and note.outcome is None and note.run.id in ended
+        else note
+        for note in record.ticks
+    )
+    return replace(record, ticks=ticks)
 
 
 def with_skipped(record: ScheduleRecord, skipped: list[SkippedTicks]) -> ScheduleRecord:
@@ -239,3 +308,8 @@ def until_look(record: ScheduleRecord, now: float) -> float:
 
 def just_before(tick: float) -> float:
     return tick - 0.001
+
+
+def shown(moment: float) -> str:
+    at = utc_datetime(moment)
+    return str(moment) if at is None else at.isoformat()

@@ -18,7 +18,9 @@ INFINITE = float("inf")
 JOBS_MAX = 10_000  # highest concurrency and prefetch of a worker
 PROCESSES_MAX = 256
 # Environment variables with the same prefix that are not settings.
-NOT_SETTINGS = frozenset({"DURIO_URL", "DURIO_NAME", "DURIO_APP", "DURIO_REQUIRE_ALL"})
+NOT_SETTINGS = frozenset(
+    {"DURIO_URL", "DURIO_NAME", "DURIO_APP", "DURIO_VERSION", "DURIO_REQUIRE_ALL"}
+)
 
 
 class WorkerSettings(
@@ -31,6 +33,7 @@ class WorkerSettings(
     strict: bool = False  # serve queues in the given order, not by weight
     grace_seconds: float = 25.0  # time for running jobs to end after SIGTERM
     poll_seconds: float = 1.0  # interval of the safety poll for missed wakeups
+    retry_after_max_seconds: float = 3600.0  # a longer Retry-After of HTTP is cut
     lease_seconds: float = 30.0
     heartbeat_seconds: float = 5.0
     rescue_seconds: float = 5.0  # how often to look for expired leases

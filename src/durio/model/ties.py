@@ -1,10 +1,11 @@
-"""The ties of a stored job to logs: what it waits for, and what it appends when it ends."""
+"""The ties of a stored job: the log it waits for, the entries of its end, its gates."""
 
 from typing import NamedTuple
 
 import msgspec
 
 from durio.model.failure import encode_short
+from durio.model.gate import GateSpec
 from durio.model.job import CANCELLED, DONE, NewJob
 from durio.model.logs import DONE_END, END_BY_STATE, OnEnd, Wait
 
@@ -12,12 +13,13 @@ ENTRY_BODY_MAX = 4 * 1024  # a longer result is read from the job
 
 
 class Ties(NamedTuple):
-    """The ties of a job; stored as JSON, a list of two, or three with `quiet`."""
+    """The ties of a job; stored as JSON, a list of two; three with `quiet`, four with gates."""
 
     wait: Wait | None  # kept for a retry, also when the wait is over
     on_end: tuple[OnEnd, ...]
     # The job runs, and was asked to be cancelled without entries, for this reason.
     quiet: str | None = None
+    gates: tuple[GateSpec, ...] = ()
 
 
 class EndedJob(NamedTuple):
@@ -34,13 +36,14 @@ _decoder = msgspec.json.Decoder(Ties)
 
 def encode_ties(job: NewJob) -> str | None:
     """Return the ties of a new job as they are stored; None if it has none."""
-    if job.wait is None and not job.on_end:
+    if job.wait is None and not job.on_end and not job.gates:
         return None
-    return dump_ties(Ties(job.wait, job.on_end))
+    return dump_ties(Ties(job.wait, job.on_end, None, job.gates))
 
 
 def dump_ties(ties: Ties) -> str:
-    return msgspec.json.encode(ties[:2] if ties.quiet is None else ties).decode()
+    shown = 4 if ties.gates else 2 if ties.quiet is None else 3
+    return msgspec.json.encode(ties[:shown]).decode()
 
 
 def load_ties(text: str) -> Ties:

@@ -14,11 +14,21 @@ from durio.model.outcome import OutcomeKind
 LOST_MAX = 3  # losses in a row that make a job dead
 
 LEGAL: dict[State, frozenset[State]] = {
-    State.SCHEDULED: frozenset({State.READY, State.CANCELLED}),
-    State.BLOCKED: frozenset({State.READY, State.SCHEDULED, State.CANCELLED}),
-    State.READY: frozenset({State.RUNNING, State.SCHEDULED, State.CANCELLED}),
+    # A job that is due, or that runs and has to pass its gates again, may be blocked.
+    State.SCHEDULED: frozenset(
+        {State.READY, State.BLOCKED, State.CANCELLED, State.DEAD}
+    ),
+    State.BLOCKED: frozenset(
+        {State.READY, State.SCHEDULED, State.CANCELLED, State.DEAD}
+    ),
+    State.READY: frozenset(
+        {State.RUNNING, State.SCHEDULED, State.CANCELLED, State.DEAD}
+    ),
     State.RUNNING: frozenset(
-        {State.DONE, State.DEAD, State.CANCELLED, State.READY, State.SCHEDULED}
+        {
+            *(State.DONE, State.DEAD, State.CANCELLED),
+            *(State.READY, State.SCHEDULED, State.BLOCKED),
+        }
     ),
     State.DONE: frozenset(),
     State.DEAD: frozenset({State.READY, State.BLOCKED}),
@@ -55,6 +65,8 @@ def way_out(
     A requested cancel wins over everything but done. A loss is charged; at LOST_MAX in a
     row the job is dead, but only if it ran alone or is known to have killed its process.
     Otherwise it is released without a charge.
+
+    A release with `again_from_gates` leads to `ready` here; a gate may block the job then.
     """
     if kind is OutcomeKind.DONE:
         return Transition(State.DONE, lost=lost)

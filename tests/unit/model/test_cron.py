@@ -151,6 +151,7 @@ def test_a_text_has_a_limit() -> None:
         ("x" * 500, f"no time zone '{'x' * 80}'", "tz='UTC'"),
         ("local", "differs between machines", "tz='Europe/Paris'"),
         ("localtime", "differs between machines", "tz='Europe/Paris'"),
+        ("right/Europe/Paris", "count leap seconds", "tz='Europe/Paris'"),
         (timezone(timedelta(hours=2)), "only the name of a zone", "tz='Europe/Paris'"),
         (None, "only the name of a zone", "tz='Europe/Paris'"),
     ],

@@ -1,5 +1,7 @@
 """Names: what may be stored, how it is joined, what was probably meant."""
 
+from typing import Any
+
 import pytest
 
 from durio.model.errors import InvalidName
@@ -7,12 +9,16 @@ from durio.model.names import (
     check_app,
     check_key,
     check_name,
+    check_task,
     did_you_mean,
+    is_prefix,
+    known_as,
     lane,
     namespace_of,
     queue_of,
     task_name,
 )
+from tests.bad_input.refusals import declined
 
 
 @pytest.mark.parametrize("name", ["a", "shop", "my-shop_2", "a" * 63])
@@ -63,3 +69,44 @@ def test_a_close_word_is_suggested() -> None:
     )
     assert did_you_mean("zzz", ["delay", "priority"]) == ""
     assert did_you_mean("delay", ["delay", "relay"]) == " Did you mean 'relay'?"
+
+
+@pytest.mark.parametrize(
+    ("task", "known"),
+    [
+        ("shop.email:welcome", "shop.email:welcome"),
+        ("shop.email:new:1", "shop.email:new:*"),
+        ("shop.email:new", "shop.email:*"),
+        ("shop.email:", "shop.email:*"),
+        ("shop.mail", "shop.*"),
+        ("web.email:welcome", None),
+    ],
+)
+def test_a_task_is_known_by_its_name_or_the_longest_prefix(
+    task: str, known: str | None
+) -> None:
+    names = ["shop.*", "shop.email:new:*", "shop.email:*", "shop.email:welcome"]
+    assert known_as(task, names) == known
+    assert known_as(task, names[::-1]) == known
+
+
+@pytest.mark.parametrize("name", ["email:*", "shop.email:*", "*", "send"])
+def test_a_task_may_be_for_many_names(name: str) -> None:
+    assert check_task(name) == name
+    assert is_prefix(name) is (name != "send")
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("*:email", "* is not at the end"),
+        ("email:**", "* is not at the end"),
+        ("em*ail", "* is not at the end"),
+        ("a b*", "a task cannot be named 'a b'"),
+        ("a b", "a task cannot be named 'a b'"),
+        (7, "a task cannot be named '7'"),
+    ],
+)
+def test_a_bad_name_of_a_task(name: Any, word: str) -> None:
+    with declined(InvalidName, word):
+        check_task(name)

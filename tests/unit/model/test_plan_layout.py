@@ -12,7 +12,8 @@ from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.options import CallOptions
 from durio.model.plan_change import InheritedEnds
 from durio.model.plan_failure import dependents, fails_plan, handler_id, handlers
-from durio.model.plan_layout import Input, PlanLayout, lay_out, node_id
+from durio.model.plan_layout import Input, PlanLayout, lay_out
+from durio.model.plan_names import node_id
 from durio.model.plan_shape import layout_from_shape, shape_of
 from durio.plans import Signature, chain, chord, group
 from tests.unit.model.plan_links import PLAN_ID

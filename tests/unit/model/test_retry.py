@@ -1,29 +1,14 @@
-"""Retry policies: again, when, or dead; exact with jitter off."""
+"""Retry policies: how often and when; exact with jitter off."""
 
 import pickle  # noqa: TID251 - a policy may travel in a traceback of other tools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy, deepcopy
 
-import msgspec
 import pytest
 
-from durio.model.errors import (
-    Cancel,
-    Control,
-    DeadLetter,
-    DurioError,
-    InvalidOption,
-    InvalidResult,
-    JobNotFound,
-    Permanent,
-    QueueFull,
-    StoreError,
-    UsageError,
-    WrongState,
-)
-from durio.model.outcome import OutcomeKind, Reason
-from durio.model.retry import SNOOZES_MAX, Decision, Retry, Snooze, as_retry, classify
+from durio.model.errors import InvalidOption
+from durio.model.retry import Retry, as_retry
 
 
 def sequence(policy: Retry, length: int) -> list[float]:
@@ -117,53 +102,6 @@ def test_a_loop_without_a_pause_is_seen(policy: Retry, *, loops: bool) -> None:
     assert policy.has_no_backoff is loops
 
 
-POLICY = Retry(2, base=10, jitter=False, on=(OSError,), never=(FileNotFoundError,))
-DEAD = OutcomeKind.DEAD
-
-
-@pytest.mark.proves("M68", "M69", "M70", "M83")
-@pytest.mark.parametrize(
-    ("error", "used", "decision"),
-    [
-        (OSError(), 0, Decision(OutcomeKind.RETRY, 10)),
-        (OSError(), 1, Decision(OutcomeKind.RETRY, 20)),
-        (OSError(), 2, Decision(DEAD, reason=Reason.EXHAUSTED)),
-        (FileNotFoundError(), 0, Decision(DEAD, reason=Reason.PERMANENT)),
-        (ValueError(), 0, Decision(DEAD, reason=Reason.PERMANENT)),
-        (Permanent("x"), 0, Decision(DEAD, reason=Reason.PERMANENT)),
-        (Control("of a kind unknown here"), 0, Decision(DEAD, reason=Reason.PERMANENT)),
-        (DeadLetter("why"), 0, Decision(DEAD, reason=Reason.REQUESTED)),
-        (Cancel(), 0, Decision(OutcomeKind.CANCEL)),
-        (Snooze("1m"), 2, Decision(OutcomeKind.SNOOZE, 60)),
-        (Retry.after("30s"), 1, Decision(OutcomeKind.RETRY, 30)),
-        (Retry.after("30s"), 2, Decision(DEAD, reason=Reason.EXHAUSTED)),
-    ],
-    ids=repr,
-)
-def test_what_becomes_of_a_failure(
-    error: BaseException, used: int, decision: Decision
-) -> None:
-    assert classify(error, POLICY, retried=used, snoozed=0, share=1.0) == decision
-
-
-def test_without_a_list_every_error_is_retried() -> None:
-    told = classify(KeyError(), Retry(1, jitter=False), retried=0, snoozed=0, share=1.0)
-    assert told.kind is OutcomeKind.RETRY
-
-
-@pytest.mark.proves("M73")
-def test_invalid_data_is_dead_at_once_unless_the_policy_lists_errors() -> None:
-    for wanted, on in ((DEAD, ()), (OutcomeKind.RETRY, (ValueError,))):
-        error = msgspec.ValidationError("no such field")
-        told = classify(error, Retry(3, on=on), retried=0, snoozed=0, share=1.0)
-        assert told.kind is wanted
-
-
-def test_snoozes_are_bounded() -> None:
-    told = classify(Snooze(1), POLICY, retried=0, snoozed=SNOOZES_MAX, share=1.0)
-    assert told == Decision(DEAD, reason=Reason.EXHAUSTED)
-
-
 # --- a policy that is raised
 
 
@@ -203,46 +141,6 @@ def test_a_policy_can_be_raised_through_a_context_manager() -> None:
         raise policy from KeyError("x")
     assert caught.value is policy
     assert isinstance(caught.value.__cause__, KeyError)
-
-
-def test_a_raised_policy_decides_by_its_own_numbers() -> None:
-    raised = Retry(2, base=7, jitter=False, never=Retry)
-
-    def decide(retried: int) -> Decision:
-        return classify(
-            raised, Retry(0, never=Retry), retried=retried, snoozed=0, share=1.0
-        )
-
-    assert decide(0) == Decision(OutcomeKind.RETRY, 7)
-    assert decide(1) == Decision(OutcomeKind.RETRY, 14)
-    assert decide(2) == Decision(OutcomeKind.DEAD, reason=Reason.EXHAUSTED)
-
-
-FAMILIES: dict[str, tuple[DurioError, OutcomeKind]] = {
-    "usage": (UsageError("x"), OutcomeKind.DEAD),
-    "wrong state": (WrongState("x"), OutcomeKind.DEAD),
-    "no such job": (JobNotFound("x"), OutcomeKind.RETRY),
-    "full": (
-        QueueFull("x", queue="q", depth=1, limit=1, retry_after=1.0),
-        OutcomeKind.RETRY,
-    ),
-    "store": (StoreError("x"), OutcomeKind.RETRY),
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_wrong_call_is_permanent_and_trouble_is_not(family: str) -> None:
-    error, kind = FAMILIES[family]
-    decision = classify(error, Retry(3), retried=0, snoozed=0, share=1.0)
-    assert decision.kind is kind
-    assert decision.reason == (Reason.PERMANENT if kind is OutcomeKind.DEAD else None)
-    listed = classify(error, Retry(3, on=DurioError), retried=0, snoozed=0, share=1.0)
-    assert listed.kind is OutcomeKind.RETRY
-
-
-def test_a_wrong_result_has_its_own_reason() -> None:
-    decision = classify(InvalidResult("x"), Retry(3), retried=0, snoozed=0, share=1.0)
-    assert decision == Decision(OutcomeKind.DEAD, reason=Reason.BAD_RESULT)
 
 
 def test_the_fields_of_a_policy_cannot_be_deleted() -> None:

@@ -6,9 +6,18 @@ import pytest
 from msgspec.structs import replace
 
 from durio import Cron
-from durio.model.schedule import Definition, Pause, ScheduleRecord, TickRun
-from durio.model.schedule_change import merged, new_record, redefined, resumed
+from durio.model import schedule_change
+from durio.model.schedule import Definition, Pause, ScheduleRecord, TickNote, TickRun
+from durio.model.schedule_change import (
+    AHEAD_SECONDS,
+    ScheduleChange,
+    is_set_ahead,
+    merged,
+    new_record,
+    with_manual_run,
+)
 from durio.model.schedule_rule import Rule
+from durio.model.schedule_tick import SkippedTicks
 
 NOW = 1_800_000_000.0
 LINK = {"task": "shop.work"}
@@ -18,7 +27,7 @@ RUN = TickRun("01a3185c-7710-76f0-8390-e2067675ec28")
 def definition(every: float = 60.0, **choices: Any) -> Definition:
     rule = {
         name: choices.pop(name)
-        for name in ("start", "end", "fixed_delay", "at")
+        for name in ("start", "end", "fixed_delay", "at", "exclude", "tz")
         if name in choices
     }
     if "at" not in rule:
@@ -30,8 +39,16 @@ def schedule(every: float = 60.0, **choices: Any) -> ScheduleRecord:
     return new_record(definition(every, **choices), NOW, is_manual=True)
 
 
-def paused(record: ScheduleRecord) -> ScheduleRecord:
-    return replace(record, pause=Pause("ann", NOW))
+def paused(record: ScheduleRecord, at: float = NOW) -> ScheduleRecord:
+    return replace(record, pause=Pause("ann", at))
+
+
+def redefined(record: ScheduleRecord, other: Definition, now: float) -> ScheduleRecord:
+    return schedule_change.redefined(record, other, now).record
+
+
+def resumed(record: ScheduleRecord, now: float) -> ScheduleRecord:
+    return schedule_change.resumed(record, now).record
 
 
 def test_an_interval_counts_from_its_creation_or_start() -> None:
@@ -62,8 +79,37 @@ def test_a_changed_rule_counts_from_now() -> None:
     after = redefined(record, definition(100.0, overlap="queue_all"), NOW + 30)
     assert after.next_at == NOW + 130
     assert (after.waiting, after.skipped_count) == ((), 2)
-    assert after.ticks[-1] == (NOW + 2, None, "changed")
+    assert after.ticks[-1] == TickNote(NOW + 2, None, "changed")
     assert redefined(schedule(), definition(100.0), NOW).skipped_count == 0
+
+
+def test_another_end_keeps_the_times_of_an_interval() -> None:
+    """Also other dates and another zone; another start does not."""
+    record, later = schedule(3600.0), NOW + 1800
+    for choices in (
+        {"end": NOW + 90_000},
+        {"exclude": ("2027-01-20",)},
+        {"tz": "Europe/Paris"},
+    ):
+        changed = redefined(record, definition(3600.0, **choices), later)
+        assert changed.next_at == NOW + 3600, choices
+    assert redefined(record, definition(1800.0), later).next_at == NOW + 3600
+    moved = redefined(record, definition(3600.0, start=NOW + 1900), later)
+    assert moved.next_at == NOW + 1900
+    once = redefined(record, definition(3600.0, fixed_delay=True), later)
+    assert once.next_at == later + 3600
+
+
+def test_another_end_keeps_the_tick_of_a_fixed_delay() -> None:
+    record, end = schedule(3600.0, fixed_delay=True), NOW + 7300
+    other = definition(3600.0, fixed_delay=True, end=end)
+    assert redefined(record, other, NOW + 1800).next_at == NOW + 3600
+    assert redefined(record, other, NOW + 3700).next_at == NOW + 7300
+    assert redefined(record, other, NOW + 3701).next_at is None
+    going = replace(record, next_at=None, live=(RUN,))
+    assert redefined(going, other, NOW + 1800).next_at is None
+    ending = definition(3600.0, fixed_delay=True, end=NOW + 3599)
+    assert redefined(record, ending, NOW + 1800).next_at is None
 
 
 def test_other_choices_keep_the_next_tick_and_what_waits() -> None:
@@ -123,6 +169,81 @@ def test_a_resume_of_a_fixed_delay() -> None:
     assert resumed(paused(failed), NOW + 500).next_at == NOW + 560
 
 
+# --- ticks that were due, and that no scheduler has handled
+
+
+def lost(change: ScheduleChange) -> tuple[Any, ...]:
+    """Return what a change has skipped, and check that the schedule counts it."""
+    count = sum(some.ticks for some in change.skipped)
+    assert change.record.skipped_count == count
+    return (*change.skipped, change.late_seconds)
+
+
+@pytest.mark.parametrize(("pause_at", "count"), [(None, 3), (NOW + 150, 2), (NOW, 0)])
+def test_a_changed_rule_skips_late_ticks(pause_at: float | None, count: int) -> None:
+    """Of a schedule that is paused, only those from before the pause were late."""
+    record = schedule(overlap="queue_all", catchup="all")
+    until = NOW + 200
+    if pause_at is not None:
+        record, until = paused(record, pause_at), pause_at
+    change = schedule_change.redefined(record, definition(100.0), NOW + 200)
+    assert change.record.next_at == NOW + 300
+    if not count:
+        assert lost(change) == (0.0,)
+        return
+    skipped = SkippedTicks("changed", NOW + 60, NOW + 60 * count, count)
+    assert lost(change) == (skipped, until - NOW - 60)
+    waiting = replace(record, waiting=(NOW + 10, NOW + 20))
+    change = schedule_change.redefined(waiting, definition(100.0), NOW + 200)
+    skipped = SkippedTicks("changed", NOW + 10, NOW + 60 * count, count + 2)
+    assert lost(change) == (skipped, until - NOW - 60)
+
+
+def test_a_fixed_delay_has_one_late_tick() -> None:
+    record = schedule(fixed_delay=True)
+    change = schedule_change.redefined(record, definition(), NOW + 500)
+    assert lost(change) == (SkippedTicks("changed", NOW + 60, NOW + 60, 1), 440)
+
+
+def test_a_resume_skips_ticks_from_before_the_pause() -> None:
+    record = replace(schedule(catchup="all"), waiting=(NOW,))
+    change = schedule_change.resumed(paused(record, NOW + 130), NOW + 500)
+    assert lost(change) == (SkippedTicks("paused", NOW + 60, NOW + 120, 2), 70)
+    assert change.record.next_at == NOW + 540
+    assert change.record.waiting == (NOW,), "it waits for a run, and not for the clock"
+
+
+def test_a_pause_after_that_of_the_leader() -> None:
+    """Ticks until the first pause are skipped; a pause by people is kept."""
+    leaders = Pause("durio", NOW + 70, is_undeclared=True)
+    record = replace(schedule(), pause=leaders)
+    people = Pause("ann", NOW + 500)
+    change = schedule_change.paused(record, people)
+    assert lost(change) == (SkippedTicks("paused", NOW + 60, NOW + 60, 1), 10)
+    assert change.record.pause == people
+    again = schedule_change.paused(change.record, Pause("bob", NOW + 600))
+    assert again == ScheduleChange(change.record)
+    assert schedule_change.resumed(change.record, NOW + 700).skipped == ()
+
+
+def test_a_declaration_after_the_pause_of_the_leader() -> None:
+    """Late ticks and ticks that waited are skipped for two reasons."""
+    record = new_record(definition(overlap="queue_all"), NOW, is_manual=False)
+    leaders = Pause("durio", NOW + 70, is_undeclared=True)
+    stored = replace(record, pause=leaders, waiting=(NOW,))
+    change = schedule_change.with_declaration(stored, definition(100.0), NOW + 500)
+    late = SkippedTicks("paused", NOW + 60, NOW + 60, 1)
+    assert lost(change) == (late, SkippedTicks("changed", NOW, NOW, 1), 10)
+    assert (change.record.next_at, change.record.pause) == (NOW + 600, None)
+
+
+def test_the_last_run_by_people_skips_late_ticks() -> None:
+    record = schedule(max_runs=1)
+    change = with_manual_run(record, NOW + 130, RUN)
+    assert lost(change) == (SkippedTicks("max_runs", NOW + 60, NOW + 120, 2), 70)
+    assert change.record.is_over
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -157,3 +278,43 @@ def test_overlap_follows_the_catchup_unless_it_was_chosen() -> None:
     assert "overlap" not in merged({**before}, {"catchup": "all"})
     chosen = {**before, "overlap": "allow"}
     assert merged(chosen, {"catchup": "all"})["overlap"] == "allow"
+
+
+# --- a clock that was ahead
+
+YEARS = 10 * 365 * 86400.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [({"every": 60.0}, 60.0), ({"every": 60.0, "fixed_delay": True}, 60.0)],
+)
+def test_a_clock_that_was_years_ahead(rule: dict[str, Any], expected: float) -> None:
+    """Pause and resume give a schedule its next tick after now."""
+    ahead = NOW + YEARS
+    record = replace(
+        schedule(**rule),
+        next_at=ahead + 60,
+        ticks=(TickNote(NOW), TickNote(ahead)),
+    )
+    assert is_set_ahead(record, NOW)
+    assert not is_set_ahead(record, ahead)
+    assert not is_set_ahead(replace(record, next_at=None), NOW)
+    after = resumed(paused(record), NOW)
+    assert after.next_at == NOW + expected
+    assert after.ticks == (TickNote(NOW),)
+
+
+def test_a_clock_that_was_a_little_ahead_repeats_no_tick() -> None:
+    ahead = NOW + AHEAD_SECONDS - 60
+    record = replace(schedule(), next_at=ahead + 60, ticks=(TickNote(ahead),))
+    assert not is_set_ahead(record, NOW)
+    assert resumed(paused(record), NOW) == record
+
+
+def test_a_rare_tick_is_not_set_ahead() -> None:
+    yearly = schedule(YEARS / 10)
+    assert not is_set_ahead(yearly, NOW)
+    assert not is_set_ahead(schedule(at=NOW + YEARS), NOW)
+    ending = replace(schedule(end=NOW + 120), next_at=NOW + YEARS)
+    assert not is_set_ahead(ending, NOW), "the rule has no tick so late"

@@ -86,12 +86,30 @@ def test_all_late_ticks_wait_for_each_other_by_default() -> None:
     [
         {"every": "5m", "jitter": "299s"},
         {"cron": "0 2 * * *", "jitter": "23h"},
+        {"cron": "0 9,10 * * *", "jitter": "59m"},
+        {"cron": "0 0 29 2 *", "jitter": "1000d"},
+        {"cron": "* * * * * *", "jitter": 0.9},
         {"at": datetime(2030, 1, 1, tzinfo=UTC), "jitter": "30d"},
     ],
 )
-def test_jitter_below_the_interval(given: dict[str, Any]) -> None:
+def test_jitter_below_the_intervals(given: dict[str, Any]) -> None:
     assert definition_of(LINK, given, NOW).jitter > 0
     assert definition_of(LINK, given, None).jitter > 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"every": "5m", "jitter": "5m"},
+        {"cron": "0 9,10 * * *", "jitter": "1h"},
+        {"cron": "0 0 1,15,16 * *", "jitter": "1d"},
+        {"cron": "0 8-17 * * MON-FRI", "exclude": ["2027-01-15"], "jitter": "1h"},
+    ],
+)
+def test_jitter_of_an_interval(given: dict[str, Any]) -> None:
+    """Also of one that comes later than the next."""
+    with pytest.raises(InvalidSchedule, match="is not shorter than the interval of"):
+        definition_of(LINK, given, NOW)
 
 
 def test_choices_give_the_definition_they_come_from() -> None:

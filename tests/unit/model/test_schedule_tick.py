@@ -12,28 +12,36 @@ from durio.errors import InvalidSchedule
 from durio.model.backfill import BackfillRecord, load_backfill, ticks_of
 from durio.model.ids import id_text, uuid7
 from durio.model.schedule import (
+    LINK_BYTES_MAX,
+    LINKS_BYTES_MAX,
     LIVE_MAX,
+    TICKS_KEPT,
     Definition,
     Pause,
     ScheduleRecord,
+    TickNote,
     TickRun,
+    check_size,
     load_schedule,
     schedule_put,
 )
-from durio.model.schedule_change import new_record
-from durio.model.schedule_rule import Rule
+from durio.model.schedule_change import new_record, with_manual_run
+from durio.model.schedule_rule import EXCLUDED_MAX, Rule
 from durio.model.schedule_tick import (
     COUNTED_MAX,
     LOOK_SECONDS,
     WAITING_MAX,
     Ended,
+    SkippedTicks,
     TickDecision,
     decide,
     due_time,
+    shown,
     with_run,
     without_run,
 )
 from durio.model.tick import TickPlace, tick_id, tick_of
+from durio.ports.records import RECORD_BYTES_MAX
 
 NOW = 1_800_000_000.0
 OVERLAPS = ("skip", "queue_one", "queue_all", "cancel_previous", "allow")
@@ -109,6 +117,117 @@ def test_ticks_that_wait_are_bounded() -> None:
     assert skipped(decision) == {"overlap": 1}
 
 
+def test_ticks_that_wait_for_another_commit_are_bounded() -> None:
+    """Plans may be so large that one commit has room for one of them."""
+    waiting = tuple(NOW - n for n in range(WAITING_MAX, 0, -1))
+    record = replace(schedule(overlap="allow"), waiting=waiting)
+    decision = decide(record, NOW + 60, {})
+    assert len(decision.fire) == WAITING_MAX
+    assert skipped(decision) == {"overlap": 1}
+
+
+def test_the_largest_schedule_fits_into_a_record() -> None:
+    """With all that a schedule may have, and that it may gather."""
+    link = {"task": "shop.work", "args": ["x" * (LINK_BYTES_MAX - 40)]}
+    of_code = {"args": ["x" * (LINKS_BYTES_MAX - LINK_BYTES_MAX - 20)]}
+    dates = tuple(f"2030-{n // 31 + 1:02}-{n % 31 + 1:02}" for n in range(EXCLUDED_MAX))
+    text = ",".join(str(n) for n in range(60))
+    rule = Rule(
+        cron=f"{text} {text[:80]} * * * *",
+        tz="America/Argentina/ComodRivadavia",
+        start=NOW + 0.123456,
+        end=NOW + 1.123456,
+        exclude=dates,
+    )
+    definition = Definition(
+        link=link,
+        rule=rule,
+        overlap="cancel_previous",
+        catchup="none",
+        catchup_window=NOW + 0.123456,
+        catchup_max=1000,
+        jitter=NOW + 0.123456,
+        max_runs=10**9,
+        pause_on_failure=True,
+    )
+    record = ScheduleRecord(
+        definition=definition,
+        created_at=NOW + 0.123456,
+        code=replace(definition, link=of_code),
+        version=10**14,
+        pause=Pause("\u20ac" * 100, NOW + 0.123456, "\u20ac" * 200, is_undeclared=True),
+        next_at=NOW + 0.123456,
+        run_count=10**9,
+        skipped_count=10**9,
+        last_at=NOW + 0.123456,
+        ticks=tuple(TickNote(NOW + 0.123456, run(n)) for n in range(TICKS_KEPT)),
+        live=tuple(run(n)._replace(is_plan=True) for n in range(LIVE_MAX)),
+        waiting=tuple(NOW + n + 0.123456 for n in range(WAITING_MAX)),
+    )
+    check_size(record, "s")
+    put = schedule_put("shop", "s", record, 1, NOW)
+    assert put.body is not None
+    assert 0.9 * RECORD_BYTES_MAX < len(put.body) <= RECORD_BYTES_MAX
+
+
+def test_the_code_is_stored_without_what_it_shares() -> None:
+    record = new_record(schedule().definition, NOW, is_manual=False)
+    assert record.code is not None
+    stored = schedule_put("shop", "s", record, 1, NOW).body or b""
+    assert stored.count(b"shop.work") == 1
+    assert load_schedule(stored, "s") == record
+    other = replace(record, code=replace(record.code, link={"task": "shop.other"}))
+    stored = schedule_put("shop", "s", other, 1, NOW).body or b""
+    assert load_schedule(stored, "s") == other
+    check_size(record, "s")
+    large = {"task": "shop.work", "args": ["x" * LINKS_BYTES_MAX]}
+    with pytest.raises(InvalidSchedule, match=r"'s' has 20 bytes .* declares 28,"):
+        check_size(replace(record, code=replace(record.code, link=large)), "s")
+
+
+# --- a failed run
+
+
+@pytest.mark.parametrize("fixed_delay", [True, False])
+def test_a_failed_run_skips_what_is_due(*, fixed_delay: bool) -> None:
+    record = schedule(pause_on_failure=True, fixed_delay=fixed_delay)
+    record = replace(record, live=(run(1),))
+    ended = {run(1).id: Ended(NOW, is_failed=True)}
+    early = decide(record, NOW + 59, ended)
+    assert (early.paused, early.skipped) == ("failure", ())
+    assert early.record.next_at == NOW + 60
+    late = decide(record, NOW + 200, ended)
+    assert (late.paused, late.late_seconds) == ("failure", 140)
+    count = 1 if fixed_delay else len((60, 120, 180))
+    assert skipped(late) == {"paused": count}
+    assert late.record.skipped_count == count
+    assert late.record.next_at == (None if fixed_delay else NOW + 240)
+
+
+# --- runs by people
+
+
+def test_a_run_by_people_counts_for_max_runs() -> None:
+    free = schedule()
+    assert with_manual_run(free, NOW, run(1)).record.next_at == NOW + 60
+    three = schedule(max_runs=3, overlap="queue_all")
+    first = with_manual_run(three, NOW, run(1)).record
+    assert (first.run_count, first.next_at) == (1, NOW + 60)
+    waiting = replace(first, waiting=(NOW + 60, NOW + 120), next_at=None)
+    change = with_manual_run(waiting, NOW + 130, run(2))
+    second = change.record
+    assert (second.waiting, second.next_at) == ((NOW + 60,), None)
+    over = SkippedTicks("max_runs", NOW + 120, NOW + 120, 1)
+    assert change.skipped == (over,)
+    last = with_manual_run(second, NOW + 140, run(3)).record
+    assert (last.run_count, last.waiting, last.skipped_count) == (3, (), 2)
+
+
+def test_times_are_shown_in_utc() -> None:
+    assert shown(NOW) == "2027-01-15T08:00:00+00:00"
+    assert shown(1e300) == "1e+300"
+
+
 def test_only_the_newest_tick_waits_for_a_cancelled_run() -> None:
     record = replace(
         schedule(overlap="cancel_previous"), live=(run(1),), waiting=(NOW,)
@@ -181,6 +300,13 @@ def test_ticks_of_years_are_counted_to_a_bound() -> None:
     decision = decide(record, NOW + 5 * 365 * 86400.0, {})
     assert len(decision.fire) == 1
     assert skipped(decision) == {"catchup": COUNTED_MAX - 1}
+    assert decision.skipped[0].is_least
+    exact = schedule(cron="* * * * *")
+    decision = decide(exact, NOW + COUNTED_MAX * 60.0 + 59.0, {})
+    assert skipped(decision) == {"catchup": COUNTED_MAX - 1}
+    assert not decision.skipped[0].is_least
+    divided = decide(schedule(), NOW + 5 * 365 * 86400.0, {})
+    assert not divided.skipped[0].is_least
 
 
 # --- what follows from a run

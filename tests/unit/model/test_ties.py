@@ -13,6 +13,7 @@ from durio.model.failure import (
     encode_short,
     short_failure,
 )
+from durio.model.gate import FINAL, GateSpec
 from durio.model.job import CANCELLED, DEAD, DONE, NewJob
 from durio.model.logs import ANY_END, DONE_END, FAILED_END, OnEnd, Wait
 from durio.model.ties import (
@@ -42,6 +43,16 @@ def test_ties_are_stored_as_json() -> None:
     assert load_ties(text) == Ties(tied.wait, tied.on_end)
     assert dump_ties(load_ties(text)) == text
     assert encode_ties(JOB._replace(on_end=(OnEnd("j"),))) == '[null,[["j",1,0,false]]]'
+
+
+def test_gates_are_stored_with_the_ties() -> None:
+    gates = (GateSpec("1k:a", cap=2), GateSpec("5r:b", None, 1.5, 3.0, FINAL, 2.0))
+    text = encode_ties(JOB._replace(gates=gates))
+    assert text == (
+        '[null,[],null,[["1k:a",2,null,null,0,1.0],["5r:b",null,1.5,3.0,2,2.0]]]'
+    )
+    assert load_ties(text).gates == gates
+    assert dump_ties(load_ties(text)) == text
 
 
 @pytest.mark.parametrize(
