@@ -5,16 +5,18 @@ from typing import Any
 
 from durio.client.namespaces import apps_in
 from durio.client.task_by_name import published_tasks
+from durio.model.effects import Effects, Put
 from durio.model.errors import UsageError
 from durio.model.job import DEAD, DONE, READY, RUNNING, SCHEDULED
 from durio.model.outcome import OutcomeKind
 from durio.model.published_tasks import parameters_digest
+from durio.model.schedule import schedules_kind
 from durio.ports.browse import LaneRow, Query
 from durio.ports.control import AuditNote, CancelJobs, QueueChange, RetryJobs
 from durio.ports.store import Store
 from durio.worker.unrunnable import published_digests
 from tests.conformance.promises import Chapter
-from tests.conformance.scene import LANE, LEASE_SECONDS, TASK, Scene
+from tests.conformance.scene import LANE, LEASE_SECONDS, MANY, TASK, Scene
 from tests.job_counts import count_jobs
 
 chapter = Chapter("browse")
@@ -121,6 +123,30 @@ async def a_cursor_that_nobody_gave_is_refused(scene: Scene, cursor: str) -> Non
     except UsageError:
         return
     assert {record.id for record in page.jobs} <= set(ids)
+
+
+@chapter.promise()
+async def the_place_in_line_is_the_order_of_claims(scene: Scene) -> None:
+    """More urgent jobs first, then older ones; only ready jobs of the queue; bounded."""
+    low, first, second = (
+        await scene.add(priority=2),
+        await scene.add(),
+        await scene.add(),
+    )
+    urgent = await scene.add(priority=9)
+    later = await scene.add(priority=9, delay=5.0)
+    mail = await scene.add(lane="shop:mail")
+    for store in (scene.store, await scene.other()):
+        order = [urgent, first, second, low]
+        found = [await store.ahead(job_id, limit=9) for job_id in order]
+        assert found == [0, 1, 2, 3]
+        assert await store.ahead(low, limit=2) == 2
+        assert await store.ahead(mail, limit=9) == 0
+        assert await store.ahead(later, limit=9) == 1
+        assert await store.ahead(scene.clock.new_id(), limit=9) == 0
+    worker = await scene.worker()
+    claims = await scene.claim(worker, MANY)
+    assert [claim.id for claim in claims] == order
 
 
 @chapter.promise()
@@ -269,7 +295,7 @@ async def a_lease_of_another_boot_is_shown_as_over(scene: Scene) -> None:
 
 
 @chapter.promise("M10")
-async def apps_have_a_job_a_live_worker_or_published_tasks(scene: Scene) -> None:
+async def apps_have_a_job_a_live_worker_or_records(scene: Scene) -> None:
     """A queue alone is not enough, nor is a worker whose lease is over."""
     assert await apps_in(scene.store) == []
     await scene.store.set_queue("typo:mail", QueueChange(paused=True), AuditNote("ann"))
@@ -280,8 +306,17 @@ async def apps_have_a_job_a_live_worker_or_published_tasks(scene: Scene) -> None
     assert await store.namespaces() == ["jobs", "lively", "typo"]
     assert await apps_in(store) == ["jobs", "lively"]
     await scene.worker("told", tasks={"told.pay": pay})
+    put = Put(schedules_kind("timed"), "nightly", b"{}")
+    assert (await store.commit(Effects(puts=[put]))).conflict is None
     scene.clock.advance(LEASE_SECONDS + 1)
-    assert await apps_in(store) == ["jobs", "told"]
+    assert await apps_in(store) == ["jobs", "timed", "told"]
+    assert await store.namespaces(["schedule"]) == [
+        "jobs",
+        "lively",
+        "timed",
+        "told",
+        "typo",
+    ]
 
 
 @chapter.promise("M10")

@@ -8,6 +8,7 @@ from durio.model.ids import id_text
 from durio.model.job import DONE, READY
 from durio.model.keys import replace, while_active, window
 from durio.ports.browse import AuditLine
+from durio.ports.commit import Committed
 from durio.ports.conflicts import Conflict
 from durio.ports.control import AuditNote, QueueChange
 from durio.ports.enqueue import Full
@@ -57,7 +58,7 @@ async def jobs_and_records_are_written_together(scene: Scene) -> None:
 async def an_empty_commit_writes_nothing(scene: Scene) -> None:
     """It returns an empty result."""
     before = await scene.everything()
-    assert await scene.store.commit(Effects()) == ([], [], None)
+    assert await scene.store.commit(Effects()) == Committed([], [])
     assert await scene.everything() == before
 
 

@@ -77,6 +77,19 @@ async def forget_worker(store: Store, worker: int) -> None:
     await store.context.writer.write(lambda tx: tx.db.rows(statement, (worker,)))
 
 
+PLACES = """
+select spec.value ->> '$[0]', count(*)
+from gated cross join job using (seq) join json_each(job.ties, '$[3]') as spec
+where gated.held & (1 << spec.key)
+group by 1
+"""
+
+
+async def count_places(store: Store) -> dict[str, int]:
+    assert isinstance(store, SqliteStore)
+    return dict(await store.context.reader.read(lambda db: db.rows(PLACES)))
+
+
 def opener(path: Path | None, driver: DriverName) -> Callable[[Clock], object]:
     """Return a function that opens one more store on the same file, or in memory."""
 
@@ -101,6 +114,7 @@ def subject_at(path: Path | None, driver: DriverName = "apsw") -> Subject:
         open_second=None if path is None else open_store,
         fault=fault,
         forget_worker=forget_worker,
+        count_places=count_places,
         sees_deaths_here=path is not None,
         leases_end_with_boot=True,
         has_transactions=path is not None,

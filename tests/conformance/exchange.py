@@ -231,6 +231,28 @@ async def a_worker_can_claim_only_what_it_knows(scene: Scene) -> None:
     assert [claim.id for claim in await scene.claim(worker, 5)] == strange
 
 
+@chapter.promise("M21")
+async def known_tasks_may_be_all_that_begin_so(scene: Scene) -> None:
+    """A name that ends in `*` is a prefix; its other characters mean themselves."""
+    tasks = (
+        "shop.email:a",
+        "shop.email:",
+        "shop.emailXb",
+        "shop.mail_a",
+        "shop.mailXa",
+        TASK,
+    )
+    ids = [await scene.add(task=task) for task in tasks]
+    worker = await scene.worker()
+    claims = await scene.claim(worker, 9, known=["shop.email:*", "shop.mail_*"])
+    assert [claim.id for claim in claims] == [ids[0], ids[1], ids[3]]
+    claims = await scene.claim(worker, 9, known=["shop.email*", TASK])
+    assert [claim.id for claim in claims] == [ids[2], ids[5]]
+    assert [claim.id for claim in await scene.claim(worker, 9, known=["shop.*"])] == [
+        ids[4]
+    ]
+
+
 @chapter.promise()
 async def an_unknown_task_is_parked_without_an_attempt(scene: Scene) -> None:
     """It is released with a delay, uncharged, and stays in its lane."""

@@ -76,6 +76,21 @@ async def a_dead_letter_may_be_deleted(scene: Scene) -> None:
 
 
 @chapter.promise("M85")
+async def cancelled_jobs_are_deleted_if_that_is_asked_for(scene: Scene) -> None:
+    """With dead ones; jobs that have not ended, and done ones, are not affected."""
+    dead, cancelled = await scene.dead(), await scene.add(key=key(window()))
+    worker, claim = await scene.running(lane="shop:mail")
+    await scene.finish(worker, claim)
+    ids = [dead, cancelled, claim.id, await scene.add()]
+    await scene.store.act([cancelled], CancelJobs())
+    acted = await scene.store.act([cancelled], DiscardJobs())
+    assert acted == [Acted(cancelled, CANCELLED, CANCELLED)]
+    await scene.store.act(ids, DiscardJobs(with_cancelled=True))
+    assert await states_of(scene, ids) == [None, None, DONE, READY]
+    assert answer_kind(await scene.send(key=key(window()))) == "new"
+
+
+@chapter.promise("M85")
 async def a_dead_letter_is_retried_with_other_arguments(scene: Scene) -> None:
     """They are stored with the retry; a job that cannot be retried keeps its own."""
     dead, ready = await scene.dead(), await scene.add()

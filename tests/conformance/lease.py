@@ -8,11 +8,13 @@ from durio.model.outcome import OutcomeKind
 from durio.ports.control import CancelJobs
 from durio.ports.exchange import Rejected
 from durio.ports.upkeep import ExpiredLeases, OneWorker
+from durio.ports.worker_protocol import GATES_PROTOCOL
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LEASE_SECONDS, MANY, Scene, info, outcome
 from tests.job_counts import count_jobs
 
 chapter = Chapter("lease")
+NEWER = GATES_PROTOCOL + 1  # than what the workers of this code know
 
 HOUR = 3600.0
 
@@ -215,14 +217,14 @@ async def a_cancel_reaches_the_worker_with_its_renewal(scene: Scene) -> None:
 async def a_store_may_require_newer_workers(scene: Scene) -> None:
     """Not while an older one is alive; then older ones cannot register or renew."""
     first = await scene.worker()
-    assert await scene.store.require_protocol("shop", 1) == []
+    assert await scene.store.require_protocol("shop", GATES_PROTOCOL) == []
     names = [info().name]
-    assert await scene.store.require_protocol("shop", 2) == names
+    assert await scene.store.require_protocol("shop", NEWER) == names
     assert (await scene.store.renew(first, LEASE_SECONDS)).alive
     scene.clock.advance(LEASE_SECONDS + 1)
     other = await scene.other()
-    assert await other.require_protocol("shop", 2) == []
-    assert await scene.store.require_protocol("shop", 2) == []
+    assert await other.require_protocol("shop", NEWER) == []
+    assert await scene.store.require_protocol("shop", NEWER) == []
     for call in (
         lambda: scene.store.register(info(), LEASE_SECONDS),
         lambda: scene.store.renew(first, LEASE_SECONDS),
@@ -235,3 +237,17 @@ async def a_store_may_require_newer_workers(scene: Scene) -> None:
         assert "too old for the plans" in said
     elsewhere = info()._replace(namespace="elsewhere")
     assert await scene.store.register(elsewhere, LEASE_SECONDS) > first
+
+
+@chapter.promise("M98", needs=("fault",))
+async def a_fault_at_any_statement_requires_nothing(scene: Scene) -> None:
+    """Older workers may come until a call has succeeded."""
+    store = scene.store
+    await scene.after_every_fault(lambda: store.require_protocol("shop", NEWER))
+    for namespace, is_refused in (("shop", True), ("other", False)):
+        try:
+            await store.register(info()._replace(namespace=namespace), LEASE_SECONDS)
+        except DurioError:
+            assert is_refused, namespace
+        else:
+            assert not is_refused, namespace

@@ -210,6 +210,17 @@ async def a_fault_at_any_statement_appends_nothing(scene: Scene) -> None:
     assert await bodies(scene, OTHER_LOG) == [b"x"]
 
 
+@chapter.promise("M98", needs=("fault",))
+async def a_fault_at_any_statement_drops_no_log(scene: Scene) -> None:
+    """Afterwards the logs are gone with their entries; others stay."""
+    for log in (LOG, OTHER_LOG, "t:shop/c"):
+        await scene.store.commit(append(b"0", b"1", log=log))
+    await scene.after_every_fault(lambda: scene.store.drop_logs([LOG, OTHER_LOG]))
+    lengths = await scene.store.log_lengths([LOG, OTHER_LOG, "t:shop/c"])
+    assert lengths == {"t:shop/c": 2}
+    assert await bodies(scene) == []
+
+
 # --- in a caller's transaction
 
 

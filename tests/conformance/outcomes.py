@@ -377,3 +377,23 @@ async def every_loss_goes_through_the_same_gate(scene: Scene, lost: int) -> None
         await same_as_the_rule(scene, lost, mine, attempt)
         if await scene.is_ready(mine.id):
             await scene.store.act([mine.id], CancelJobs())
+
+
+@chapter.promise()
+async def a_parked_job_is_read_with_its_time(scene: Scene) -> None:
+    """The time of the first park stays until the job leaves in another way."""
+    worker, claim = await scene.running()
+    assert (await scene.record(claim.id)).parked_at is None
+    began = scene.clock.now()
+    for _ in range(2):
+        await scene.finish(
+            worker, claim, kind=OutcomeKind.RELEASE, delay_seconds=5.0, parks=True
+        )
+        parked = (await scene.record(claim.id)).parked_at
+        assert parked is not None
+        assert 0 <= parked - began < 5.0
+        scene.clock.advance(6.0)
+        await scene.store.promote(9)
+        (claim,) = await scene.claim(worker)
+    await scene.finish(worker, claim, kind=OutcomeKind.RETRY, delay_seconds=5.0)
+    assert (await scene.record(claim.id)).parked_at is None

@@ -19,6 +19,11 @@ from durio.stores.postgres.scratch_schema import empty_schema
 from durio.stores.postgres.store import PostgresStore
 from tests.conformance.subject import Opener, Subject
 
+HELD_PLACES = """
+select p.gate, count(*)
+from {schema}.job as b cross join lateral {schema}.places_1(b.ties, b.held) as p
+where b.held is not null group by p.gate
+"""
 FORGET = "delete from {schema}.worker where id = $1::int4"
 
 
@@ -53,6 +58,12 @@ class PostgresFault:
 def fault(store: Store) -> PostgresFault:
     assert isinstance(store, PostgresStore)
     return PostgresFault(store.context.connections)
+
+
+async def count_places(store: Store) -> dict[str, int]:
+    """Return how many jobs hold a place, by gate; those that are deferred are free."""
+    assert isinstance(store, PostgresStore)
+    return dict(await store.context.connections.read(HELD_PLACES))
 
 
 async def forget_worker(store: Store, worker: int) -> None:
@@ -106,5 +117,6 @@ class ScratchSchema:
             fault=fault,
             forget_worker=forget_worker,
             sees_deaths_here=True,
+            count_places=count_places,
             has_transactions=True,
         )

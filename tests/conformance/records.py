@@ -147,7 +147,13 @@ async def upkeep_deletes_a_bounded_number(scene: Scene) -> None:
 async def due_records_come_in_order(scene: Scene) -> None:
     """The longest overdue comes first; the result says when to read again."""
     now = scene.clock.now()
-    assert (await scene.store.due_records(KIND, limit=9))[:2] == ([], None)
+    due = await scene.store.due_records(KIND, limit=9)
+    assert due[:2] == ([], None)
+    assert abs(due.now - now) < 0.001, "the time of the store, also without a record"
+    await put(scene, Put("test:idle", "never", b""))
+    due = await scene.store.due_records("test:idle", limit=1)
+    assert due[:2] == ([], None)
+    assert abs(due.now - now) < 0.001, "also if none has a due time"
     await put(
         scene,
         *(Put(KIND, name, b"", due_at=now + at) for name, at in DUE_TIMES.items()),

@@ -57,6 +57,15 @@ async def a_done_job_gets_another_retention(scene: Scene) -> None:
     assert await kept(scene) == {counted[1], dead}
 
 
+@chapter.promise("M39", "M98", needs=("fault",))
+async def a_fault_at_any_statement_leaves_retentions(scene: Scene) -> None:
+    """Afterwards the same call changes all of them."""
+    ids = [await ended(scene, KeepRule(100 * DAY)) for _ in range(2)]
+    await scene.after_every_fault(lambda: scene.store.keep_done(ids, KeepRule(60.0)))
+    scene.clock.advance(61.0)
+    assert await kept(scene) == set()
+
+
 @chapter.promise("M39")
 async def a_cancelled_job_may_be_kept_like_dead_ones(scene: Scene) -> None:
     """A node of a failed plan is retried together with the dead one."""

@@ -13,7 +13,7 @@ from durio.model.errors import StoreError
 from durio.model.job import READY, Claim, KeyClaim, NewJob, StoredJob
 from durio.model.keys import KeyPolicy, key_claim
 from durio.model.outcome import Outcome, OutcomeKind
-from durio.ports.browse import Query
+from durio.ports.browse import GateRow, Query
 from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Exchanged, Lane
 from durio.ports.lease import WorkerInfo
@@ -31,8 +31,15 @@ PAYLOAD = b'[[],{"order_id":42}]'
 OTHER_PAYLOAD = b'[[],{"order_id":43}]'
 LEASE_SECONDS = 30.0
 MANY = 1000  # more jobs than any promise has
+IDLE_CALLS = 3
 LOGS = ("t:shop/a", "t:shop/b")
-KINDS = ("task:shop", "signature:shop", "command:1", "test:shop")  # of records
+KINDS = (
+    "expire:shop",
+    "task:shop",
+    "signature:shop",
+    "command:1",
+    "test:shop",
+)  # of records
 
 T = TypeVar("T")
 
@@ -150,9 +157,18 @@ class Scene:
         lane: str = LANE,
         **options: Any,
     ) -> Exchanged:
-        """Send outcomes and receive claims, from one lane."""
+        """Send outcomes and receive claims, from one lane.
+
+        A store may claim the jobs that a call lets go by the next one: `more` says so.
+        """
         lanes = [Lane(lane, want)]
-        return await self.store.exchange(worker, outcomes, lanes, want, **options)
+        answer = await self.store.exchange(worker, outcomes, lanes, want, **options)
+        left = want - len(answer.claims)
+        if not answer.more or left <= 0:
+            return answer
+        following = await self.exchange(worker, (), left, lane=lane, **options)
+        claims = [*answer.claims, *following.claims]
+        return answer._replace(claims=claims, more=following.more)
 
     async def claim(
         self, worker: int, want: int = 1, *, lane: str = LANE, **options: Any
@@ -223,6 +239,7 @@ class Scene:
             await self.store.tallies(SHOP),
             await self.store.audit(None, limit=MANY),
             [await self.log(name) for name in LOGS],
+            await self.gates(),
         )
 
     async def log(self, name: str) -> list[Entry]:
@@ -230,11 +247,33 @@ class Scene:
         return await self.store.read_log(name, limit=10 * MANY)
 
     async def settle(self) -> None:
-        """Let everything go on that an earlier transaction has left."""
+        """Let everything go on that an earlier transaction has left.
+
+        If several calls find nothing, what is due later is a gate that has to wait.
+        """
+        idle = 0
         for _ in range(MANY):
-            if (await self.store.settle(MANY)).next_due_seconds is None:
+            count, due, _ = await self.store.settle(MANY)
+            idle = 0 if count or due == 0.0 else idle + 1
+            if due is None or idle == IDLE_CALLS:
                 return
         raise AssertionError("something is always left")
+
+    async def gates(self, prefix: str = "") -> dict[str, GateRow]:
+        """Return the gates; `used` must be the number of places that jobs hold."""
+        found = await self.store.gates(prefix, limit=MANY)
+        assert [row.name for row in found] == sorted(row.name for row in found)
+        if self.subject.count_places is not None:
+            held = await self.subject.count_places(self.store)
+            used = {row.name: row.used for row in found if row.used}
+            names = [name for name in held if name.startswith(prefix)]
+            assert used == {name: held[name] for name in names}
+        return {row.name: row for row in found}
+
+    async def used(self, gate: str) -> int:
+        """Return how many places of a gate are held; 0 if there is no such gate."""
+        row = (await self.gates()).get(gate)
+        return 0 if row is None else row.used
 
     async def after_every_fault(self, call: Callable[[], Awaitable[T]]) -> T:
         """Fail at the first statement, then at the second, until the call finds no fault.

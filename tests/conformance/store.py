@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from durio.model.effects import Effects
 from durio.model.job import CANCELLED, DONE, READY
 from durio.ports.browse import Query
+from durio.ports.commit import Committed
 from durio.ports.control import AuditNote, CancelJobs, QueueChange
 from durio.ports.exchange import Lane
 from durio.ports.store import Store, Wake
@@ -133,7 +134,7 @@ async def ask(store: Store, ids: list[bytes]) -> None:
     assert await store.list_records("task:shop") == []
     assert await store.records("task:shop", ["shop.pay"]) == []
     assert (await store.due_records("task:shop", limit=9))[:2] == ([], None)
-    assert await store.commit(Effects()) == ([], [], None)
+    assert await store.commit(Effects()) == Committed([], [])
     assert (await store.health()).stalled_by is None
 
 

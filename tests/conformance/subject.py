@@ -48,5 +48,7 @@ class Subject:
     sees_deaths_here: bool = False
     # Leases use one machine's monotonic clock, and end with its boot.
     leases_end_with_boot: bool = False
+    # Places that jobs hold, by gate, as the store keeps them beside `used`.
+    count_places: Callable[[Store], Awaitable[dict[str, int]]] | None = None
     # A second connection sees the same data, so tasks may have transactions of their own.
     has_transactions: bool = False

@@ -25,6 +25,7 @@ from tests.servers.postgres import NEWEST, PostgresServer, programs
 
 BIG = ("job", "ready", "sched", "run", "uniq", "kept", "hist_default", "repeated")
 BIG += ("record", "log", "entry", "waits", "deferred")
+BIG += ("gate", "gate_queue", "gate_deferred")
 TABLES = (*BIG, "queue", "worker", "command", "lease", "tally", "doc", "audit")
 RARE = {"count_all_jobs"}  # reads whole tables, once or twice per move
 RARE |= {"place_logs"}  # joins the heads of at most 1,000 logs, in a move
@@ -32,8 +33,9 @@ RARE |= {"place_logs"}  # joins the heads of at most 1,000 logs, in a move
 UTILITY = ("lock ", "create ", "alter ", "drop ")
 # One of each for every job: nothing has to be true, only big.
 FILL = """
-insert into durio.job (id, created_at, rank, lane, task, payload)
-select gen_random_uuid(), 1, 4, 'shop:' || n % 3, 'shop.pay', 'x'
+insert into durio.job (id, created_at, rank, lane, task, payload, ties, held)
+select gen_random_uuid(), 1, 4, 'shop:' || n % 3, 'shop.pay', 'x',
+  '[null,[],null,[["1k:7",1,null,null,0,1.0],["3f:7",2,null,null,1,1.0]]]', 1
 from generate_series(1, 5000) n;
 insert into durio.ready (lane, rank, id) select lane, rank, id from durio.job;
 insert into durio.sched (lane, run_at, id) select lane, 1, id from durio.job;
@@ -54,6 +56,10 @@ insert into durio.entry (log, off, at, tag) select name, 4, 1, 1 from durio.log;
 insert into durio.waits (log, above, id, delay)
 select 'j:' || row_number() over (), 9, id, 0 from durio.job;
 insert into durio.deferred (log, tag) select name, 1 from durio.log;
+insert into durio.gate (name, cap, at) select '1k:' || n, 1, 1 from generate_series(1, 5000) n;
+insert into durio.gate_queue (gate, rank, ticket, id, cost)
+select '1k:' || row_number() over (), 4, -row_number() over (), id, 1 from durio.job;
+insert into durio.gate_deferred (gate, places) select name, 0 from durio.gate;
 insert into durio.queue (name) select 'shop:' || n from generate_series(1, 500) n;
 insert into durio.worker (namespace, info, expires_at)
 select 'shop', '{}', 1 from generate_series(1, 50)
@@ -61,6 +67,10 @@ select 'shop', '{}', 1 from generate_series(1, 50)
 ASKS = "whether there is any row, mostly not"
 # A statement and a table that it goes through, by an index but not by a key: why it may.
 EXEMPT = {
+    (
+        "count_jobs_before_gates",
+        "gate_queue",
+    ): "all that waits there, at the end of a burst",
     ("count_jobs_by_state", "run"): "all that runs",
     ("enqueue_bounded", "repeated"): ASKS,
     ("enqueue_keyed", "repeated"): ASKS,
@@ -93,6 +103,19 @@ update durio.log set length = 50 where name = 'j:1';
 select durio.end_waits_1(array['j:1'], 10, 1)
 """,
     "settle_logs_1": "select durio.settle_logs_1(10, 1)",
+    "pass_gates_1": """
+select durio.pass_gates_1(array(select id from durio.job order by id limit 3),
+  array['1k:1', '1k:2', '3f:1'], array[1, 0, 0], 1000, 1)
+""",
+    "end_exchange_1": """
+select durio.end_exchange_1(array[gen_random_uuid()],
+  array(select ties from durio.job order by id limit 1),
+  array['x']::bytea[], array[1]::int2[], array(select id from durio.job order by id limit 3), 1)
+""",
+    "settle_gates_1": """
+update durio.gate set due = 1 where name = '1k:1';
+select durio.settle_gates_1(10, 1)
+""",
     "append_done_1": """
 select durio.append_done_1(array[gen_random_uuid()], array['[null,[["j:3",1,0,false]]]'],
   array['x']::bytea[], 1)

@@ -19,7 +19,8 @@ from tests.servers import pgbouncer
 from tests.servers.postgres import NEWEST, OLDEST, PostgresServer, programs
 
 EVERY = os.environ.get("DURIO_EVERY_WAY") == "1"
-TIED = frozenset({"logs", "waits", "on_end"})
+TIED = frozenset({"logs", "waits", "on_end", "gates", "places", "gated_jobs"})
+TIED |= {"rates", "fairness"}
 WAYS: dict[str, frozenset[str]] = {
     "oldest": frozenset({"exchange", "outcomes", "upkeep", "bulk", "store", "commit"})
     | TIED,

@@ -157,7 +157,7 @@ class SqliteTwins(Twins):
 
     @rule()
     def settle(self) -> None:
-        assert self.ask(self.store.settle(1000)) == (0, None)
+        assert self.ask(self.store.settle(1000)) == (0, None, False)
         self.agree()
 
     @rule(dead_count=st.integers(0, 2))

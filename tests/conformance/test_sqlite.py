@@ -10,12 +10,23 @@ from tests.conformance import (
     commit,
     logs,
     on_end,
+    places,
+    settle,
     transactions,
 )
 from tests.conformance.conftest import SUBJECTS
 
 STDLIB_CHAPTERS = {"enqueue", "exchange", "outcomes", "upkeep", "store", "transactions"}
-STDLIB_CHAPTERS |= {"records", "commit", "logs", "waits", "on_end"}
+STDLIB_CHAPTERS |= {
+    "records",
+    "commit",
+    "logs",
+    "waits",
+    "on_end",
+    "gates",
+    "places",
+    "rates",
+}
 
 
 def promise_params() -> list[object]:
@@ -58,7 +69,13 @@ LEFT_OUT = [
     ("memory", "a_death_on_this_host_is_seen_at_once"),
     *(
         ("memory", promise.name)
-        for chapter in (commit.chapter, logs.chapter, on_end.chapter)
+        for chapter in (
+            commit.chapter,
+            logs.chapter,
+            settle.chapter,
+            on_end.chapter,
+            places.chapter,
+        )
         for promise in chapter.promises
         if "has_transactions" in promise.needs
     ),

@@ -1,9 +1,12 @@
 """What a store promises about jobs that wait for a log: blocked until it is long enough."""
 
-from durio.model.effects import Append, Effects, Extend, NewEntry
+from typing import Any
+
+from durio.model.effects import Append, Effects, Extend, NewEntry, Put
 from durio.model.errors import InvalidName
+from durio.model.gate import GateSpec
 from durio.model.ids import id_text
-from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED
+from durio.model.job import BLOCKED, CANCELLED, DONE, READY, SCHEDULED, NewJob
 from durio.model.keys import replace
 from durio.model.logs import OnEnd, Wait
 from durio.ports.browse import Query
@@ -20,7 +23,8 @@ from durio.ports.enqueue import Full
 from tests.bulk_actions import run_bulk
 from tests.conformance.logs import LOG, OTHER_LOG, append
 from tests.conformance.promises import Chapter
-from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key, outcome
+from tests.conformance.records import KIND
+from tests.conformance.scene import LANE, MANY, OTHER_PAYLOAD, Scene, key, outcome
 from tests.job_counts import count_jobs
 
 chapter = Chapter("waits")
@@ -190,11 +194,90 @@ async def a_repeat_finds_a_blocked_job(scene: Scene) -> None:
     assert len(await scene.log(OTHER_LOG)) == 1
 
 
+@chapter.promise("M144", "M148")
+async def new_jobs_are_committed_with_the_logs_they_wait_for(scene: Scene) -> None:
+    """As a plan is, with its record; a repeat is refused, and changes nothing."""
+    worker = await scene.worker()
+    late = scene.job(wait=Wait(OTHER_LOG, 0), delay=60.0)
+    jobs = [
+        scene.job(on_end=(OnEnd(LOG), OnEnd(OTHER_LOG))),
+        scene.job(delay=60.0, lane=OTHER_LANE),
+        scene.job(wait=FIRST, opts=b'{"meta":{"a":1}}'),
+        late,
+    ]
+    puts = [
+        Put(KIND, "b", b"1", if_version=0, due_at=5.0),
+        Put(KIND, "a", b"2", if_version=0, ttl_seconds=60.0),
+    ]
+    other = await scene.other()
+    answer = await other.commit(Effects(jobs, puts), all_new=True)
+    states = [READY, SCHEDULED, BLOCKED, BLOCKED]
+    assert [told.state for told in answer.enqueued] == states
+    assert all(told.created for told in answer.enqueued)
+    found = {record.name: record for record in await scene.store.list_records(KIND)}
+    assert [found[put.name].version for put in puts] == answer.versions
+    assert [found[put.name].due_at for put in puts] == [5.0, None]
+    told = (await scene.store.commit(Effects(jobs, puts), all_new=True)).conflict
+    assert told == Conflict("record", "b", found["b"])
+    assert len(await scene.records()) == 4
+    assert LANE in (await scene.store.wait(worker, WAKE_SECONDS)).lanes
+    (claim,) = await scene.claim(worker, 9)
+    assert claim.id == jobs[0].id
+    await scene.finish(worker, claim)
+    states = [DONE, SCHEDULED, READY, SCHEDULED]
+    assert [await scene.state(job.id) for job in jobs] == states
+    assert (await scene.record(late.id)).run_at == scene.clock.now() + 60.0
+    assert (await scene.record(jobs[2].id)).opts == b'{"meta":{"a":1}}'
+    scene.clock.advance(60.0)
+    assert [record.name for record in await scene.store.list_records(KIND)] == ["b"]
+
+
+@chapter.promise("M148", needs=("fault",))
+async def a_commit_of_new_jobs_is_whole(scene: Scene) -> None:
+    """A fault leaves nothing; so do a record, a full queue and a closed one."""
+    await scene.store.commit(append(b"x"))
+    puts = [Put(KIND, "a", b"1", if_version=0)]
+
+    def jobs() -> list[NewJob]:
+        return [scene.job(), scene.job(wait=FIRST), scene.job(wait=Wait(OTHER_LOG, 0))]
+
+    async def refused(effects: Effects) -> Conflict:
+        before = await scene.everything()
+        answer = await (await scene.other()).commit(effects, all_new=True)
+        assert answer.conflict is not None
+        assert await scene.everything() == before
+        return answer.conflict
+
+    effects = Effects(jobs(), puts)
+    answer = await scene.after_every_fault(
+        lambda: scene.store.commit(effects, all_new=True)
+    )
+    states = [READY, READY, BLOCKED]  # one of the logs is long enough already
+    assert [told.state for told in answer.enqueued] == states
+    others = [Put(KIND, "b", b"1", if_version=0)]
+    assert (await refused(Effects(jobs(), others + puts))).name == "a"
+    assert (await refused(Effects(effects.jobs, puts))).name == "a"
+    await scene.store.declare({LANE: 4})
+    told = await refused(Effects([scene.job(), scene.job()], others))
+    assert told == Conflict("full", LANE, full=Full(LANE, 3, 4))
+    await scene.store.declare({LANE: None})
+    await scene.store.set_queue(LANE, QueueChange(closed=True), AuditNote(who="ann"))
+    assert (await refused(Effects(jobs()[2:], others))).what == "full"
+    assert len(await scene.records()) == 3
+
+
 @chapter.promise()
 async def a_replace_changes_only_the_arguments_of_a_node(scene: Scene) -> None:
-    """It goes on waiting, and appends its entry."""
-    node = {"wait": FIRST, "on_end": (OnEnd(OTHER_LOG),), "opts": b'{"meta":{"a":1}}'}
+    """It goes on waiting, counts its own delay from there, and passes its own gates."""
+    node: dict[str, Any] = {
+        "wait": FIRST,
+        "on_end": (OnEnd(OTHER_LOG),),
+        "opts": b'{"meta":{"a":1}}',
+        "delay": 300.0,
+        "gates": (GateSpec("4w:shop/node", cap=1),),
+    }
     job_id = await scene.add(key=key(replace), **node)
+    worker, other = await scene.running(gates=node["gates"], lane=OTHER_LANE)
     answer = await scene.send(
         key=key(replace, OTHER_PAYLOAD), payload=OTHER_PAYLOAD, delay=60.0, priority=9
     )
@@ -206,6 +289,12 @@ async def a_replace_changes_only_the_arguments_of_a_node(scene: Scene) -> None:
         4,
     )
     await scene.store.commit(append(b"x"))
+    for seconds, state in ((60.0, SCHEDULED), (239.0, SCHEDULED), (1.0, BLOCKED)):
+        scene.clock.advance(seconds)
+        await scene.store.promote(MANY)
+        assert await scene.state(job_id) == state
+    assert (await scene.gates("4w:"))["4w:shop/node"].waiting == 1
+    await scene.finish(worker, other)
     worker, claim = await scene.claim_one()
     assert claim.payload == OTHER_PAYLOAD
     await scene.finish(worker, claim)
@@ -228,7 +317,7 @@ async def nobody_is_left_when_many_wait(scene: Scene) -> None:
     assert (settled.count, settled.next_due_seconds) == (500, 0.0)
     await scene.settle()
     assert await count_jobs(scene.store, "shop") == {LANE: {READY: 3200}}
-    assert await scene.store.settle(500) == (0, None)
+    assert await scene.store.settle(500) == (0, None, False)
 
 
 @chapter.promise()

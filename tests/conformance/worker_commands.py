@@ -163,10 +163,14 @@ async def old_commands_are_forgotten(scene: Scene) -> None:
 async def a_worker_tells_how_it_is_with_its_renewal(scene: Scene) -> None:
     """The newest vitals are kept; a renewal without them changes nothing."""
     worker, silent = await scene.worker(), await scene.worker()
-    for told in (Vitals(0.5, 1, 0, 0), VITALS, None):
+    for told in (Vitals(0.5, 1, 0, 0, draining=True), VITALS, None):
         assert (await scene.store.renew(worker, LEASE_SECONDS, told)).alive
     rows = {row.id: row for row in await (await scene.other()).workers("shop")}
     assert (rows[worker].vitals, rows[silent].vitals) == (VITALS, None)
+    draining = VITALS._replace(draining=True)
+    assert (await scene.store.renew(worker, LEASE_SECONDS, draining)).alive
+    (row, _) = await scene.store.workers("shop")
+    assert (row.vitals, row.info["lease_seconds"]) == (draining, LEASE_SECONDS)
 
 
 # --- pauses

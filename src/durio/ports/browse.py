@@ -6,8 +6,10 @@ from typing import Any, NamedTuple, Protocol
 
 from durio.model.ids import format_ids
 from durio.model.job import RUNNING, STATE_BY_CODE, StoredJob
+from durio.model.names import known_as
 from durio.model.quantities import format_duration
 from durio.model.queues import serves
+from durio.model.system_tasks import is_system_task
 from durio.ports.lease import Vitals
 
 
@@ -64,7 +66,7 @@ class WorkerRow(NamedTuple):
     """A registered worker."""
 
     id: int
-    info: Mapping[str, Any]  # the fields of WorkerInfo, and started_at
+    info: Mapping[str, Any]  # the fields of WorkerInfo, started_at and lease_seconds
     # Negative: expired for that time. 0: expired, but not known since when.
     lease_seconds_left: float
     running: int
@@ -73,6 +75,18 @@ class WorkerRow(NamedTuple):
     def serves(self, queue: str) -> bool:
         """Whether it has a valid lease and serves this queue."""
         return self.lease_seconds_left > 0 and serves(self.info["queues"], queue)
+
+    def has_task(self, task: str) -> bool:
+        """Whether its code has this task; also true if it is not known."""
+        tasks = self.info.get("tasks")
+        return (
+            tasks is None or known_as(task, tasks) is not None or is_system_task(task)
+        )
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it said with its last heartbeat that it claims no more jobs."""
+        return self.vitals is not None and self.vitals.draining
 
     def lease_text(self) -> str:
         """Return the state of the lease, for people."""
@@ -95,6 +109,7 @@ class LaneRow(NamedTuple):
     counts: Mapping[int, int] = {}  # jobs by state, for live states and dead
     oldest_ready_at: float | None = None  # absolute seconds
     head_tasks: Mapping[str, int] = {}  # jobs by task
+    before_gates: int = 0  # blocked jobs that stand before a gate
 
     def jobs(self, *states: int) -> int:
         """Return the number of jobs in these states."""
@@ -118,6 +133,19 @@ class DeathCount(NamedTuple):
     task: str
     error_type: str
     dead: int
+
+
+class GateRow(NamedTuple):
+    """A gate that exists."""
+
+    name: str
+    cap: int | None
+    used: int  # places that jobs hold
+    rate: float | None  # tokens per second
+    burst: float
+    tokens: float  # now; below zero after a job that cost more than there was
+    until: float | None  # closed before this time; absolute seconds
+    waiting: int  # jobs that stand before it
 
 
 class Browse(Protocol):
@@ -144,6 +172,14 @@ class Browse(Protocol):
         """Return the ids from `first` to `last`, both included, newest first."""
         ...
 
+    async def ahead(self, job_id: bytes, *, limit: int) -> int:
+        """Return how many ready jobs of its queue are claimed before this one.
+
+        It counts at most `limit`. For a job that is not ready: those that would be claimed
+        before it.
+        """
+        ...
+
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
@@ -164,6 +200,7 @@ class Browse(Protocol):
         counts: bool = False,
         oldest: bool = False,
         heads: int = 0,
+        gates: bool = False,
     ) -> list[LaneRow]:
         """Return every queue of a namespace that was ever used, with its settings, by name.
 
@@ -171,7 +208,8 @@ class Browse(Protocol):
         their number. `counts`: include the jobs by state. `oldest`: include the time since
         which the oldest ready job could have run, judged by the jobs at the head of the
         queue. `heads`: include the tasks of the waiting jobs at the heads of the queues;
-        about this number of jobs is read, the same share of each queue.
+        about this number of jobs is read, the same share of each queue. `gates`: include
+        the number of jobs before gates.
         """
         ...
 
@@ -179,12 +217,22 @@ class Browse(Protocol):
         """Return the registered workers."""
         ...
 
-    async def namespaces(self) -> list[str]:
-        """Return the namespaces that have a queue, a worker or published tasks, sorted."""
+    async def namespaces(self, kinds: Sequence[str] = ()) -> list[str]:
+        """Return the namespaces that have a queue or a worker, sorted.
+
+        And those with a record of one of these kinds: with `task`, of `task:<namespace>`.
+        """
         ...
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         """Return the deaths so far by queue, task and type of error; None for every App."""
+        ...
+
+    async def gates(self, prefix: str, *, limit: int) -> list[GateRow]:
+        """Return the gates whose names begin so, in the order of names.
+
+        A gate that never had a cap, a rate or a closing time does not exist: jobs pass it.
+        """
         ...
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:

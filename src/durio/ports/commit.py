@@ -1,5 +1,6 @@
 """The commit of jobs, records and entries in one transaction: all of them or nothing."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from durio.model.effects import Effects
@@ -8,7 +9,7 @@ from durio.ports.conflicts import Conflict
 from durio.ports.control import AuditNote
 from durio.ports.enqueue import Enqueued
 
-ROWS_MAX = 1000  # jobs, records and entries in one transaction
+ROWS_MAX = 1000  # jobs, records, entries and gates in one transaction
 
 
 class Committed(NamedTuple):
@@ -18,6 +19,8 @@ class Committed(NamedTuple):
     # One for each put, in order, 0 for a deletion; empty after a conflict.
     versions: list[int]
     conflict: Conflict | None = None
+    # One for each change of gates, in order: how many gates it has changed.
+    gates: Sequence[int] = ()
 
 
 class Commit(Protocol):
@@ -42,6 +45,9 @@ class Commit(Protocol):
         queue refuses the commit, but accepts these jobs with `enters`. A closed queue
         always refuses.
 
+        With `all_new` and a record that is written on a condition, the ids of the jobs are
+        new: no other commit has them, and a repeat of this one is refused for the record.
+
         After a lost reply the same commit may be sent again. For a job that is already
         stored, the result is its current state. A put whose condition held before is a
         conflict now, and the conflict contains the record: a caller that finds its own body
@@ -50,9 +56,13 @@ class Commit(Protocol):
         A bound does not refuse a job that waits for a log; the job counts in its queue. An
         entry whose `uid` the log already has is left out. `extends` are checked last.
 
+        Gates are changed before the jobs of this commit arrive there; then waiting jobs
+        pass, as far as the changed gates allow. Changes by prefix may leave that to
+        `Upkeep.settle`. A caller repeats a change by prefix while it has changed 1,000.
+
         `tx` is a transaction that the caller has open. Records can only be created there
-        (`if_version=0`), waits cannot be extended, and full queues accept the jobs as in
-        `enqueue(tx=...)`.
+        (`if_version=0`), waits cannot be extended, gates cannot be changed, and full queues
+        accept the jobs as in `enqueue(tx=...)`.
 
         `note` is a line of the audit, written in the same transaction.
 
@@ -61,6 +71,7 @@ class Commit(Protocol):
 
         Raises UsageError for more than 1,000 rows, a body of more than 64 KiB (an entry: 32
         KiB), a name that cannot be stored, a due time or expiry that is not finite, a record
-        that is named twice, or a job with more than 8 entries for its end; and StoreError.
+        or a gate that is named twice, a job with more than 8 entries for its end or with
+        gates that `model.gate.check_gates` refuses; and StoreError.
         """
         ...

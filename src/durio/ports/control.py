@@ -44,12 +44,24 @@ class CancelJobs(msgspec.Struct, frozen=True):
     states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY, RUNNING)
 
 
+class KillJobs(msgspec.Struct, frozen=True):
+    """Make jobs that wait dead; a running job stays unchanged.
+
+    Its key is freed, and it appends the entries for a dead job.
+    """
+
+    reason: str
+    error: bytes  # added to the errors of each job
+    verb: ClassVar[str] = "kill"
+    states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY)
+
+
 class RetryJobs(msgspec.Struct, frozen=True):
     """Make dead and cancelled jobs ready, with counters at zero and the same `claim_no`.
 
     They also enter a full queue. Each takes its key again; a job whose key another job
     holds stays unchanged. A job that waited for a log waits again, unless the log is long
-    enough.
+    enough. A job with an expiry expires no more.
     """
 
     payload: bytes | None = None  # new arguments, checked by the caller
@@ -63,8 +75,12 @@ class RetryJobs(msgspec.Struct, frozen=True):
 class DiscardJobs(msgspec.Struct, frozen=True):
     """Delete the records of dead jobs."""
 
+    with_cancelled: bool = False  # and those of cancelled jobs
     verb: ClassVar[str] = "discard"
-    states: ClassVar[tuple[int, ...]] = (DEAD,)
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        return (DEAD, CANCELLED) if self.with_cancelled else (DEAD,)
 
 
 class RunJobsNow(msgspec.Struct, frozen=True):
@@ -97,7 +113,9 @@ class RenameJobs(msgspec.Struct, frozen=True):
     states: ClassVar[tuple[int, ...]] = (BLOCKED, SCHEDULED, READY, DEAD)
 
 
-Action = CancelJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs | RenameJobs
+Action = (
+    CancelJobs | KillJobs | RetryJobs | DiscardJobs | RunJobsNow | MoveJobs | RenameJobs
+)
 ACTION_OF_VERB: dict[Verb, Action] = {
     "cancel": CancelJobs(),
     "retry": RetryJobs(),

@@ -72,13 +72,15 @@ class Enqueue(Protocol):
         while its job is not final.
 
         `model.keys.key_answer` decides about keys. A job with a `run_at` in the past, or
-        without a delay, is ready now. After the write, the workers of these lanes are
+        without a delay, is ready now, or blocked if it has to wait for a log or stands
+        before a gate. After the write, the workers of these lanes are
         woken. Raises StoreError, with `unknown` set if the write may have happened.
 
         `tx` is a transaction that the caller has open: the jobs exist if and only if it
         commits. All jobs are one call, and `calls` and `again` have no meaning. Nothing is
         committed, and nothing waits: with a `tx` that belongs to no event loop this never
-        suspends. A full queue accepts the jobs: their results have both `created` and
+        suspends. A store may let jobs with gates pass them after the commit: their state is
+        blocked then. A full queue accepts the jobs: their results have both `created` and
         `full`. A queue that an operator closed refuses them. Workers are woken after the
         commit if the store can see it; otherwise they find the jobs by polling. Raises
         WrongTransaction for a `tx` that has ended, or of another database, and StoreError:

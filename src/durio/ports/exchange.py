@@ -40,7 +40,8 @@ class Exchanged(NamedTuple):
     cancelled: list[bytes]
     more: bool  # a lane gave as many jobs as its limit: there may be more
     next_due_seconds: float | None  # time until the next scheduled job of these lanes
-    # `Upkeep.settle` has work left by this call, after this time; None: it has none.
+    # `Upkeep.settle` has work left by this call, or a gate of the store lets jobs pass, after
+    # this time; None: neither is known.
     settle_in_seconds: float | None = None
 
 
@@ -71,10 +72,17 @@ class Exchange(Protocol):
         contains the conflict. Entries of effects come after the job's own. Full and closed
         queues accept the jobs of effects.
 
-        Lanes are read in order, each up to its limit; a lane may occur twice. Paused lanes
+        A job with gates gives places back (`GateSpec.held_until`), and jobs that wait there
+        take them. With a delay it passes its gates again when it is due; a release with
+        `again_from_gates` does so at once. Otherwise a job that goes back to its queue keeps
+        its places and its way. A gate counts passes: a retry without a delay takes no token.
+
+        Lanes are read in order, each up to its limit; a lane may occur twice. Inside a lane
+        and a rank jobs are claimed in the order in which they became ready, for jobs that
+        passed a gate, and else in the order of their arrival. Paused lanes
         give no jobs. A worker whose lease has expired, or that is unknown, claims nothing.
         `known` limits claims to these task names, for a worker that found a task that it
-        does not know. `resync` also returns, as claims, every job that is running under
+        does not know; one that ends in `*` means all names that begin so. `resync` also returns, as claims, every job that is running under
         this worker, because the previous reply was lost.
         """
         ...

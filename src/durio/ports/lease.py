@@ -7,6 +7,8 @@ from durio.model.effects import Put
 from durio.model.worker_commands import COMMAND_TTL_SECONDS, commands_kind
 from durio.ports.records import Record
 
+TASKS_MAX = 1000  # of a worker, as others can read them
+
 
 class WorkerInfo(NamedTuple):
     """The identity of a worker, for people and for wakeups."""
@@ -24,6 +26,8 @@ class WorkerInfo(NamedTuple):
     prefetch: Mapping[str, int] = {}
     strict: bool = False
     schedules: tuple[str, ...] = ()  # names of schedules that its code declares
+    # Names of its tasks, also former ones. None: more than TASKS_MAX, or not known.
+    tasks: tuple[str, ...] | None = None
 
 
 class Vitals(NamedTuple):
@@ -33,6 +37,7 @@ class Vitals(NamedTuple):
     rss_bytes: int
     ended: int  # attempts since the process started
     children: int
+    draining: bool = False  # it ends its jobs and claims no more
 
 
 class Command(NamedTuple):
@@ -81,7 +86,7 @@ class Lease(Protocol):
 
         From then on no other worker can register or renew. If such workers are alive,
         nothing is changed, and their names are returned. Workers of this code have
-        protocol 1: the ties of jobs to logs. With `only_look` nothing is written.
+        protocol 2: 1 is the ties of jobs to logs, 2 is gates. With `only_look` nothing is written.
         """
         ...
 

@@ -10,7 +10,8 @@ from durio.model.ids import id_text
 from durio.model.plan import SignatureValue
 from durio.model.plan_change import change_kind, load_change
 from durio.model.plan_kept import kept_log
-from durio.model.plan_layout import PlanLayout, failed_log, node_id
+from durio.model.plan_layout import PlanLayout
+from durio.model.plan_names import failed_log, node_id
 from durio.model.plan_record import (
     PlanRecord,
     PlanState,
@@ -27,7 +28,7 @@ from durio.ports.records import Record, Records
 from durio.ports.upkeep import Upkeep
 
 ENTRIES_MAX, RECORDS_MAX = 1000, 1000  # per read
-LAYOUTS_MAX = 8
+LAYOUTS_MAX, LAID_OUT_NODES_MAX = 8, 200_000  # of one `Layouts`
 SETTLED_MAX = 1000  # jobs let go by one call
 
 
@@ -66,7 +67,7 @@ async def read_position(store: Records, namespace: str, log: str) -> Position:
 async def has_plan_work(store: SettlingStore, namespace: str) -> bool:
     """Whether plans go on without a job: settle, and look for failures to handle."""
     settled = await store.settle(SETTLED_MAX)
-    if settled.count or settled.next_due_seconds is not None:
+    if settled.has_left:
         return True
     log = failed_log(namespace)
     length = (await store.log_lengths([log])).get(log, 0)
@@ -131,7 +132,10 @@ class StoredPlan(NamedTuple):
 
 
 class Layouts:
-    """The layouts of plans that were read last: many jobs of one plan may fail."""
+    """The layouts of plans that were read last.
+
+    Many jobs of one plan may fail, or change it, and a layout takes as long as it is large.
+    """
 
     def __init__(self) -> None:
         self._found: dict[bytes, PlanLayout] = {}
@@ -142,9 +146,14 @@ class Layouts:
         """Return the layout of a plan; its shape never changes."""
         layout = self._found.pop(plan, None) or record.layout(plan, namespace, shape)
         self._found[plan] = layout
-        if len(self._found) > LAYOUTS_MAX:
+        while len(self._found) > 1 and self._is_full:
             del self._found[next(iter(self._found))]
         return layout
+
+    @property
+    def _is_full(self) -> bool:
+        nodes = sum(len(layout.nodes) for layout in self._found.values())
+        return len(self._found) > LAYOUTS_MAX or nodes > LAID_OUT_NODES_MAX
 
 
 async def find_plan(

@@ -5,13 +5,14 @@ plan in its place, and until such plans have ended, because a retry resumes them
 record is due meanwhile, so the leader looks at it again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from durio.model.effects import Effects
 from durio.model.errors import WrongState
 from durio.model.ids import id_text
-from durio.model.job import DONE
+from durio.model.job import CANCELLED, DEAD, DONE, StoredJob
 from durio.model.plan_change import replacing_plan
+from durio.model.plan_failure import has_failed
 from durio.model.plan_record import KEPT_SECONDS, PlanState
 from durio.ports.control import AuditNote, CancelJobs
 from durio.ports.plan_reader import StoredPlan, find_whole_plan
@@ -20,7 +21,9 @@ from durio.ports.store import Store
 STEP_JOBS = 1000  # in one transaction
 STATES_MAX = 500  # jobs whose states one read returns
 TRIES_MAX = 20  # of a change that another one has overtaken
-LOOK_SECONDS = 1.0  # until the leader looks again
+LOOK_SECONDS = 1.0  # until the leader looks again at a plan that is being cancelled
+RESUMED_LOOK_SECONDS = 30.0  # until it looks whether a resumed plan goes on
+READ_JOBS_MAX = 200
 
 
 async def states_of(store: Store, plan: StoredPlan) -> dict[int, int]:
@@ -37,6 +40,30 @@ async def states_of(store: Store, plan: StoredPlan) -> dict[int, int]:
 def steps(ids: Sequence[bytes], size: int = STEP_JOBS) -> Iterator[Sequence[bytes]]:
     for at in range(0, len(ids), size):
         yield ids[at : at + size]
+
+
+async def failed_nodes(
+    store: Store, plan: StoredPlan, states: Mapping[int, int]
+) -> set[int]:
+    """Return the nodes that are dead, or were cancelled for themselves."""
+    dead = {n for n, state in states.items() if state == DEAD}
+    cancelled = [n for n, state in states.items() if state == CANCELLED]
+    return dead | await nodes_with(store, plan, cancelled, has_failed)
+
+
+async def nodes_with(
+    store: Store,
+    plan: StoredPlan,
+    numbers: Sequence[int],
+    is_meant: Callable[[StoredJob], bool],
+) -> set[int]:
+    """Return those of these nodes for whose jobs something holds."""
+    number_of = dict(zip(plan.ids(numbers), numbers, strict=True))
+    found: set[int] = set()
+    for some in steps(list(number_of), READ_JOBS_MAX):
+        jobs = await store.get(some)
+        found |= {number_of[job.id] for job in jobs if is_meant(job)}
+    return found
 
 
 async def current_state(store: Store, plan: StoredPlan) -> PlanState:

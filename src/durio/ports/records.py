@@ -38,7 +38,7 @@ class Due(NamedTuple):
     # Time until the next record is due. 0: more records are due; None: no other has a due
     # time.
     next_due_seconds: float | None
-    now: float = 0.0  # the time of the store, if a record has a due time
+    now: float = 0.0  # the time of the store; 0 for a kind that no record can have
 
 
 class Records(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from durio.model.errors import InvalidPlan
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import CANCELLED, DEAD, DONE
+from durio.model.job import CANCELLED, DEAD, DONE, STATE_BY_CODE
 from durio.model.plan_record import PlanState, load_record, plan_kind
 from durio.model.schedule import TickRun
 from durio.model.schedule_tick import Ended
@@ -30,7 +30,8 @@ async def ended_runs(
         ):
             name = id_text(job.id)
             if job.state in FINAL_STATES:
-                ended[name] = Ended(job.finished_at or now, job.state == DEAD)
+                at_end, state = job.finished_at or now, STATE_BY_CODE[job.state]
+                ended[name] = Ended(at_end, job.state == DEAD, state.value)
             else:
                 del ended[name]
     for at in range(0, len(plans), READ_MAX):
@@ -42,7 +43,8 @@ async def ended_runs(
                 continue  # it counts as ended
             if plan.state.is_final:
                 failed = plan.state is PlanState.FAILED
-                ended[record.name] = Ended(plan.ended_at or now, failed)
+                at_end = plan.ended_at or now
+                ended[record.name] = Ended(at_end, failed, plan.state.value)
             else:
                 del ended[record.name]
     return ended

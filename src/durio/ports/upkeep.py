@@ -21,6 +21,12 @@ class Settled(NamedTuple):
 
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     next_due_seconds: float | None  # None: nothing is left
+    is_locked: bool = False  # another transaction has locked something of the rest
+
+    @property
+    def has_left(self) -> bool:
+        """Whether to call again now; a gate that only time opens is no reason."""
+        return bool(self.count) or self.is_locked or self.next_due_seconds == 0.0
 
 
 class Rescued(NamedTuple):
@@ -73,10 +79,12 @@ class Upkeep(Protocol):
         ...
 
     async def settle(self, limit: int) -> Settled:
-        """Let jobs go whose wait for a log is over, at most `limit`.
+        """Let jobs go whose wait for a log is over, or that may pass a gate, at most `limit`.
 
         Ends of jobs do this themselves, each for at most 1,000 jobs; this goes on with the
-        rest. It also appends entries that could not be appended at once.
+        rest. It also appends entries that could not be appended at once. At a gate with a
+        rate, or one that was closed, time alone lets jobs pass: `next_due_seconds` is not
+        later than that.
         """
         ...
 
@@ -89,6 +97,8 @@ class Upkeep(Protocol):
 
     async def prune(self, limit: int, *, dead_count: int) -> int:
         """Delete final jobs past retention, and expired keys; return how many.
+
+        Gates without a use (`model.gate.is_idle`) are deleted too, but not counted.
 
         The newest `dead_count` dead jobs are kept at any age. A store that drops whole days
         may return an estimate for a large day.

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from durio.model.codec import json_text
 from durio.model.errors import InvalidOption
 from durio.ports.browse import LaneRow, Query, WorkerRow
 from durio.ports.lease import Vitals
@@ -23,22 +24,26 @@ def lane_rows(
     counts: Sequence[Row] = (),
     oldest: Iterable[Row] = (),
     heads: Sequence[Row] = (),
+    gated: Sequence[Row] = (),
 ) -> list[LaneRow]:
     """Convert stored queues, with the requested columns.
 
-    `counts` has lane, state, jobs; `oldest` lane, time; `heads` lane, task, jobs.
+    `counts` has lane, state, jobs; `oldest` lane, time; `heads` lane, task, jobs; `gated`
+    lane, jobs.
     """
     found = [lane_row(*row) for row in rows]
     # The quick case: workers call this in a loop.
-    if not (counts or oldest or heads):
+    if not (counts or oldest or heads or gated):
         return found
     by_state, by_task = by_lane(counts), by_lane(heads)
     since: dict[str, float] = dict(oldest)
+    before_gates: dict[str, int] = dict(gated)
     return [
         row._replace(
             counts=by_state.get(row.name, {}),
             oldest_ready_at=since.get(row.name),
             head_tasks=by_task.get(row.name, {}),
+            before_gates=before_gates.get(row.name, 0),
         )
         for row in found
     ]
@@ -47,7 +52,8 @@ def lane_rows(
 def by_lane(rows: Iterable[Row]) -> dict[str, dict[Any, int]]:
     found: dict[str, dict[Any, int]] = {}
     for lane, what, jobs in rows:
-        found.setdefault(lane, {})[what] = jobs
+        numbers = found.setdefault(lane, {})
+        numbers[what] = numbers.get(what, 0) + jobs
     return found
 
 
@@ -81,6 +87,11 @@ def worker_row(
     return WorkerRow(
         worker, msgspec.json.decode(info), left, running, vitals_of(vitals)
     )
+
+
+def vitals_text(vitals: Vitals) -> str:
+    """Return vitals as stored; older releases read them if the worker does not drain."""
+    return json_text(vitals if vitals.draining else vitals[:-1])
 
 
 def vitals_of(stored: str | None) -> Vitals | None:

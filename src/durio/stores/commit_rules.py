@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from durio.model.effects import Append, Effects, Put
 from durio.model.errors import InvalidName, UsageError, WrongTransaction
+from durio.model.gate import check_gate_changes, check_gates
 from durio.model.ids import id_text
 from durio.model.job import NewJob
 from durio.model.tx import Joinable
@@ -59,9 +60,9 @@ class CheckedCommit:
 
 
 def rows_of(effects: Effects) -> int:
-    """Return how many jobs, records and entries these effects write."""
+    """Return how many jobs, records, entries and gates these effects write."""
     entries = sum(len(append.entries) for append in effects.appends)
-    others = len(effects.puts) + len(effects.extends)
+    others = len(effects.puts) + len(effects.extends) + len(effects.gates)
     return len(effects.jobs) + others + entries
 
 
@@ -70,17 +71,21 @@ def check_effects(effects: Effects, *, in_caller_tx: bool) -> None:
     rows = rows_of(effects)
     if rows > ROWS_MAX:
         raise UsageError(
-            f"a commit of {rows} jobs, records and entries is too large",
+            f"a commit of {rows} jobs, records, entries and gates is too large",
             cure=f"Split it: one transaction takes at most {ROWS_MAX}.",
         )
     check_puts(effects.puts)
     check_appends(effects.appends)
     check_ties(effects.jobs)
+    check_gate_changes(effects.gates)
     if not in_caller_tx:
         return
-    if effects.extends:
+    if effects.extends or effects.gates:
+        what = (
+            "a wait would be extended" if effects.extends else "a gate would be changed"
+        )
         raise WrongTransaction(
-            "a wait would be extended in the transaction of tx",
+            f"{what} in the transaction of tx",
             cure="There jobs, records and entries can only be created.",
         )
     for put in effects.puts:
@@ -132,7 +137,7 @@ def check_appends(appends: Sequence[Append]) -> None:
 
 
 def check_ties(jobs: Sequence[NewJob]) -> None:
-    """Check what jobs wait for, and what they append when they end.
+    """Check what jobs wait for, what they append when they end, and their gates.
 
     Jobs of one plan share most logs: each name is checked once.
     """
@@ -145,6 +150,8 @@ def check_ties(jobs: Sequence[NewJob]) -> None:
             )
         for end in job.on_end:
             names.add(end.log)
+        if job.gates:
+            check_gates(job.gates)
     for name in names:
         check_log_name(name)
 

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
+from durio.model.codec import encoder
+from durio.model.effects import Put
 from durio.model.errors import InvalidOption, InvariantBroken, LeaseLost
+from durio.model.expiry import expiry_put
 from durio.model.failure import Failure, encode_failure
 from durio.model.ids import id_text
-from durio.model.job import DEAD
+from durio.model.job import DEAD, NewJob
 from durio.model.keys import key_hash
 from durio.model.names import namespace_of
 from durio.model.options import row_options
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason, RescuedJob
 from durio.ports.conflicts import EffectsRefused
+from durio.ports.enqueue import Enqueued
 from durio.ports.exchange import Rejected
 
 # --- ends
@@ -72,6 +78,37 @@ def renamed_key(opts: bytes | None, task: str) -> bytes | None:
     except InvalidOption:
         return None
     return None if key is None else key_hash(task, key)
+
+
+# --- expiry
+
+
+def expiry_puts(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> list[Put]:
+    """Return the records of jobs that expire, and that this enqueue has stored.
+
+    A job that has replaced another (`unique=replace`) is stored under its id.
+    """
+    puts = (
+        expiry_put(job, answer.id)
+        for job, answer in zip(jobs, answers, strict=True)
+        if answer.created or answer.replaced
+    )
+    once = {put.name: put for put in puts if put is not None}
+    return list(once.values())
+
+
+def without_expiry(opts: bytes | None) -> bytes | None:
+    """Return the options of a job that a person retries: it expires no more.
+
+    Returns None if it had no expiry.
+    """
+    try:
+        options = row_options(opts)
+    except InvalidOption:
+        return None  # damaged options: the worker says so
+    if options.expires is None:
+        return None
+    return encoder.encode(replace(options, expires=None))
 
 
 # --- counts of deaths

@@ -58,11 +58,14 @@ def test_a_bulk_act_goes_by_the_index_of_its_state(state: int, query: Query) -> 
         def ask(tx: object) -> None:
             spy = Spy(tx.db)
             asked = query._replace(states=(state,))
-            later = "[1,1]" if state == RUNNING else "[1,1,1]"
-            for cursor in (None, later):
+            position = "[1,1]" if state == RUNNING else "[1,1,1]"
+            part = int(state == READY)  # first those that have passed gates
+            for cursor in (None, f"[{part},{position}]"):
                 find_counted(spy, asked, str(MARK), cursor, 10)
-            assert len(spy.plans) == 2
-            for plan in spy.plans:
+            assert len(spy.plans) == 2 + part
+            for plan in spy.plans[:part]:
+                assert "SEARCH gated USING INTEGER PRIMARY KEY" in plan
+            for plan in spy.plans[part:]:
                 assert f"INDEX {INDEXES[state]}" in plan
                 # What has the same time may be sorted, but never all of it.
                 assert "TEMP B-TREE FOR ORDER BY" not in plan

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from durio.errors import StoreError
-from durio.model.job import NewJob
+from durio.model.effects import Effects, Put
+from durio.model.job import BLOCKED, READY, NewJob
 from durio.model.keys import KeyPolicy, key_claim, replace, while_active
+from durio.model.logs import OnEnd, Wait
 from durio.ports.enqueue import Full
 from durio.ports.exchange import Lane
 from durio.ports.lease import WorkerInfo
@@ -31,7 +33,7 @@ with d as (delete from {schema}.ready where id = $1::uuid returning id, claim_no
 insert into {schema}.run (id, worker, claim_no, started_at)
 select id, 1, claim_no + 1, 0 from d
 """
-BLOCKED = "select count(*) from pg_catalog.pg_locks where not granted"
+LOCKS_WANTED = "select count(*) from pg_catalog.pg_locks where not granted"
 
 
 def new_job(policy: KeyPolicy | None = None, text: str = "k", **fields: Any) -> NewJob:
@@ -101,6 +103,22 @@ def test_what_needs_no_care_is_one_statement(grounds: ScratchSchema) -> None:
         assert len(seen) == 2
         assert seen[1] == "commit"
         assert len(await store.get([job.id for job in jobs])) == 3
+
+    run_on_two_stores(grounds, story)
+
+
+def test_a_plan_is_one_statement(grounds: ScratchSchema) -> None:
+    async def story(store: PostgresStore, _other: PostgresStore) -> None:
+        seen: list[str] = []
+        store.context.connections.on_statement = seen.append
+        for name in "ab":
+            log = f"j:shop/{name}"
+            jobs = [new_job(on_end=(OnEnd(log),)), new_job(wait=Wait(log, 0))]
+            puts = [Put("plan:shop", name, b"1", if_version=0)]
+            answer = await store.commit(Effects(jobs, puts), all_new=True)
+            assert [told.state for told in answer.enqueued] == [READY, BLOCKED]
+        assert len(seen) == 2 * 2
+        assert seen[1::2] == ["commit"] * 2
 
     run_on_two_stores(grounds, story)
 
@@ -188,7 +206,7 @@ def test_a_repeat_waits_for_a_first_try_that_is_under_way(
         beside = await second_store(store)
         async with under_way(store, plain(jobs)) as (group, go):
             repeat = group.create_task(other.enqueue(jobs, again=True))
-            await until(beside, BLOCKED, bool)
+            await until(beside, LOCKS_WANTED, bool)
             go.set()
         assert [answer.created for answer in await repeat] == [False, False]
         assert await waiting(other) == 2
@@ -244,7 +262,7 @@ def test_a_holder_that_is_claimed_meanwhile_gets_a_successor(
 
         async with under_way(store, claim) as (group, go):
             late = group.create_task(other.enqueue([new_job(replace)]))
-            await until(beside, BLOCKED, bool)
+            await until(beside, LOCKS_WANTED, bool)
             go.set()
         (answer,) = await late
         assert (answer.created, answer.replaced) == (True, False)

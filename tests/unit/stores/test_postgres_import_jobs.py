@@ -68,8 +68,14 @@ def test_a_blocked_job_waits_on() -> None:
     ties = '[["j:shop/1",2],[]]'
     blocked = job_row(state=BLOCKED, ties=ties, run_at=20.0, wait_delay=5.0)
     assert row(state=BLOCKED, ties=ties, run_at=20.0)["run_at"] == math.inf
-    found = imported_waits([blocked, job_row(ties=ties)])
+    found = imported_waits([blocked, job_row(ties=ties)], "gates")
     assert found == [NewWait(bytes(16), "j:shop/1", 2, 5.0, 20.0)]
+
+
+def test_a_job_with_gates_waits_for_the_end_of_the_move() -> None:
+    ties = '[null,[],null,[["1k:a",1,null,null,0,1.0]]]'
+    jobs = [job_row(state=state, ties=ties) for state in (BLOCKED, READY)]
+    assert imported_waits(jobs, "gates") == [NewWait(bytes(16), "gates", 0)]
 
 
 def test_a_running_job_does_not_travel() -> None:

@@ -60,7 +60,9 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
 
     async def story(store: SqliteStore) -> None:
         status = await store.migration_status()
-        assert [name[:4] for name in status.applied] == ["0001", "0002", "0003", "0004"]
+        assert [name[:4] for name in status.applied] == [
+            f"000{number}" for number in range(1, 6)
+        ]
         states = await store.states(IDS)
         assert [states[i] for i in IDS] == [READY, DONE, DEAD, READY]
         assert await store.queues("shop") == [

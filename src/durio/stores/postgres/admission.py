@@ -21,6 +21,7 @@ from durio.model.job import (
 )
 from durio.model.keys import WAITING, KeyAnswer, KeyHolder, key_answer
 from durio.model.names import namespace_of
+from durio.model.ties import load_ties
 from durio.ports.enqueue import Enqueued, Full
 from durio.stores.postgres.bounds import PostgresGuard
 from durio.stores.postgres.drafts import Draft, StoredState, draft_of, due_at
@@ -219,7 +220,8 @@ class CallAdmission:
         draft = self.draft(job_id)
         if draft is None:
             return self.known.stored.get(job_id)
-        has_ties = draft.ties is not None
+        ties = None if draft.ties is None else load_ties(draft.ties)
+        has_ties = ties is not None and (ties.wait is not None or bool(ties.on_end))
         return StoredState(draft.state, draft.lane, draft.created_at, has_ties)
 
     def hold(self, key: bytes) -> KeyHold | None:

@@ -1,4 +1,4 @@
-"""Apply an action to jobs whose state allows it: cancel, move, run now, rename, retry, discard.
+"""Apply an action to jobs whose state allows it: cancel, kill, move, run now, rename, retry, discard.
 
 A waiting job's row is its lane row, a running job's is its run row, a finished job's is its
 kept row. Rows that another transaction has locked are skipped.
@@ -14,36 +14,40 @@ from collections.abc import (
     Callable,
     Collection,
     Iterable,
-    Mapping,
     Sequence,
 )
 from typing import NamedTuple
 
 from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
-from durio.model.outcome import KeepRule
-from durio.model.ties import EndedJob
 from durio.ports.control import (
     Action,
     CancelJobs,
     DiscardJobs,
+    KillJobs,
     MoveJobs,
     RenameJobs,
     RetryJobs,
     RunJobsNow,
 )
-from durio.stores.job_rules import retention_of
+from durio.stores.job_rules import without_expiry
 from durio.stores.postgres.bounds import (
-    PostgresGuard,
     change_depths,
     clear_soft_mark,
     lock_guards,
 )
+from durio.stores.postgres.end_waiting import (
+    Guards,
+    bounded_changes,
+    cancel_waiting,
+    kill_waiting,
+)
+from durio.stores.postgres.gates import jobs_with_gates
 from durio.stores.postgres.keys import free_at_end, retake_keys
-from durio.stores.postgres.logs import collect_end, mark_quiet
+from durio.stores.postgres.logs import mark_quiet
 from durio.stores.postgres.rename_jobs import rename_locked_jobs
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
-from durio.stores.postgres.waits import insert_waits, stop_waiting, waits_of
+from durio.stores.postgres.waits import insert_waits, waits_of
 
 MAKE_LANES = statement("insert_queue")
 LOCK_READY = statement("lock_ready_jobs")
@@ -51,13 +55,13 @@ LOCK_SCHEDULED = statement("lock_scheduled_jobs")
 DELETE_READY = statement("delete_ready")
 DELETE_SCHEDULED = statement("delete_scheduled")
 LOCK_JOBS = statement("lock_jobs")
-CANCEL_WAITING = statement("cancel_waiting")
 LOCK_RUNNING = statement("lock_running_jobs")
 CANCEL_RUNNING = statement("cancel_running")
 MOVE_READY = statement("move_ready_jobs")
 MOVE_SCHEDULED = statement("move_scheduled_jobs")
 LOCK_FINAL = statement("lock_final_jobs")
 RETRY_JOBS = statement("retry_job")
+SET_OPTIONS = statement("set_options")
 RUN_JOBS_NOW = statement("run_job_now")
 DISCARD_JOBS = statement("discard_job")
 
@@ -75,7 +79,6 @@ class FoundJob(NamedTuple):
 # Returns those of the locked jobs, all in one state, that match the bulk query.
 Judge = Callable[[int, Collection[bytes]], Awaitable[set[bytes]]]
 Changes = dict[bytes, int | None]  # the state after the action
-Guards = Mapping[str, PostgresGuard]
 
 
 async def act_on_jobs(
@@ -100,6 +103,8 @@ async def act_on_jobs(
             return await move_jobs(tx, guards, seen, action.lane, judge)
         case CancelJobs():
             return await cancel_jobs(tx, guards, seen, action, judge)
+        case KillJobs():
+            return await kill_jobs(tx, guards, seen, action, judge)
 
 
 async def act_without_guards(
@@ -111,7 +116,7 @@ async def act_without_guards(
     """Apply an action that adds no job to a bounded queue."""
     match action:
         case DiscardJobs():
-            return await discard_jobs(tx, [job.id for job in seen], judge)
+            return await discard_jobs(tx, [job.id for job in seen], action, judge)
         case RunJobsNow():
             return await run_jobs_now(tx, seen, judge)
         case RenameJobs(task):
@@ -132,27 +137,40 @@ async def cancel_jobs(
     # Lock waiting jobs first. An exchange that holds a lane row may wait for a run row,
     # never the reverse. We wait for neither, but other transactions may wait for the rows
     # that we lock.
-    held: dict[bytes, int] = {}
-    for state in CancelJobs.states[:-1]:
-        leave = DELETE_READY if state == READY else DELETE_SCHEDULED
-        locked = await lock_waiting(tx, seen, state, judge)
-        held |= {job.id: claim_no for job, claim_no in locked.items()}
-        if locked:
-            await tx.rows(leave, *lane_columns(locked))
+    held = await leave_lanes(tx, seen, judge)
     blocked = {job.id for job in seen if job.state == BLOCKED}
-    ended = await end_jobs(tx, guards, held, blocked, action)
+    ended = await cancel_waiting(tx, guards, held, blocked, action)
     changes: Changes = dict.fromkeys(ended, CANCELLED)
     running = [place.id for place in seen if place.state == RUNNING]
     return changes | await cancel_running(tx, running, action, judge)
 
 
-def bounded_changes(guards: Guards, changes: Mapping[str, int]) -> dict[str, int]:
-    """Return the changes of depth in lanes that had a bound when they were locked.
+async def kill_jobs(
+    tx: PostgresTransaction,
+    guards: Guards,
+    seen: Sequence[FoundJob],
+    action: KillJobs,
+    judge: Judge,
+) -> Changes:
+    """Make waiting jobs dead, except those that are locked."""
+    held = await leave_lanes(tx, seen, judge)
+    blocked = {job.id for job in seen if job.state == BLOCKED}
+    ended = await kill_waiting(tx, guards, held, blocked, action)
+    return dict.fromkeys(ended, DEAD)
 
-    A lane that got its bound later is recounted after this transaction.
-    """
-    bounded = {lane for lane, guard in guards.items() if guard.limit is not None}
-    return {lane: jobs for lane, jobs in changes.items() if lane in bounded}
+
+async def leave_lanes(
+    tx: PostgresTransaction, seen: Sequence[FoundJob], judge: Judge
+) -> dict[bytes, int]:
+    """Lock waiting jobs and delete their lane rows; return their claim numbers."""
+    held: dict[bytes, int] = {}
+    for state in KillJobs.states:
+        leave = DELETE_READY if state == READY else DELETE_SCHEDULED
+        locked = await lock_waiting(tx, seen, state, judge)
+        held |= {job.id: claim_no for job, claim_no in locked.items()}
+        if locked:
+            await tx.rows(leave, *lane_columns(locked))
+    return held
 
 
 async def lock_waiting(
@@ -178,51 +196,6 @@ def lane_columns(
         [job.lane for job in ordered],
         [job.rank if job.state == READY else job.run_at for job in ordered],
     )
-
-
-async def end_jobs(
-    tx: PostgresTransaction,
-    guards: Guards,
-    held: dict[bytes, int],
-    blocked: Collection[bytes],
-    action: CancelJobs,
-) -> list[bytes]:
-    """Cancel jobs whose lane rows are deleted; keep each for its own retention."""
-    if not held:
-        return []
-    now, retention, as_dead = await tx.now(), tx.retention, action.is_kept_as_dead
-    default = KeepRule(retention.dead_seconds if as_dead else retention.done_seconds)
-    ids, keeps, keys = list[bytes](), list[KeepRule](), list[tuple[bytes, bytes]]()
-    left: Counter[str] = Counter()
-    kept_ties: list[str | None] = []
-    rows = await tx.rows(LOCK_JOBS, sorted(held))
-    for job_id, lane, opts, key, ties in rows:
-        ids.append(job_id)
-        kept_ties.append(ties)
-        if ties is not None and not action.is_quiet:
-            kept_ties[-1] = collect_end(tx, EndedJob(job_id, CANCELLED, ties, None))
-        keeps.append(retention_of(opts) or default)
-        left[lane] -= 1
-        if key is not None:
-            keys.append((key, job_id))
-    await tx.rows(
-        CANCEL_WAITING,
-        ids,
-        [held[job_id] for job_id in ids],
-        [now + keep.seconds for keep in keeps],
-        [None if keep.count is None else keep.bucket for keep in keeps],
-        [keep.count for keep in keeps],
-        [keep.count is not None or keep.seconds > 0 for keep in keeps],
-        kept_ties,
-        action.reason,
-        now,
-    )
-    await stop_waiting(
-        tx, waits_of((row[0], row[4]) for row in rows if row[0] in blocked)
-    )
-    await change_depths(tx, bounded_changes(guards, left))
-    free_at_end(tx, keys)
-    return ids
 
 
 async def cancel_running(
@@ -284,7 +257,8 @@ async def run_jobs_now(
     """Make scheduled jobs ready, except those that are locked."""
     locked = await lock_waiting(tx, seen, SCHEDULED, judge)
     if locked:
-        await tx.rows(RUN_JOBS_NOW, *lane_columns(locked), await tx.now())
+        rows = await tx.rows(RUN_JOBS_NOW, *lane_columns(locked), await tx.now())
+        tx.gates.entering += [job_id for (job_id,) in rows]
     for job in locked:
         tx.wake(job.lane)
     return dict.fromkeys((job.id for job in locked), READY)
@@ -337,25 +311,39 @@ async def retry_jobs(
     able = [job_id for job_id in held if job_id not in taken.refused]
     if not able:
         return held
-    waits = waits_of((row[0], row[2]) for row in rows if row[0] in able)
+    ties = {row[0]: row[2] for row in rows if row[0] in able}
+    waits = waits_of(ties.items())
     blocked = [wait.id for wait in waits]
+    entering = jobs_with_gates(ties.items(), except_ids=blocked)
+    tx.gates.entering += entering
+    blocked += entering
     entered: Counter[str] = Counter()
-    for (lane,) in await tx.rows(RETRY_JOBS, able, payload, await tx.now(), blocked):
+    unexpiring: dict[bytes, bytes] = {}
+    for lane, job_id, opts in await tx.rows(
+        RETRY_JOBS, able, payload, await tx.now(), blocked
+    ):
         entered[lane] += 1
         tx.wake(lane)
+        kept = None if opts is None else without_expiry(opts)
+        if kept is not None:
+            unexpiring[job_id] = kept
+    if unexpiring:
+        ids = sorted(unexpiring)
+        await tx.rows(SET_OPTIONS, ids, [unexpiring[job_id] for job_id in ids])
     await insert_waits(tx, waits)
     await change_depths(tx, bounded_changes(guards, entered))
     return held | dict.fromkeys(able, READY) | dict.fromkeys(blocked, BLOCKED)
 
 
 async def discard_jobs(
-    tx: PostgresTransaction, ids: Sequence[bytes], judge: Judge
+    tx: PostgresTransaction, ids: Sequence[bytes], action: DiscardJobs, judge: Judge
 ) -> Changes:
-    """Delete the records of dead jobs, and free the keys that they still hold."""
+    """Delete the records of jobs that have ended, and free the keys that they hold."""
     rows = await tx.rows(LOCK_FINAL, sorted(ids))
-    held = {row[0] for row in rows if row[1] == DEAD}
-    if held:
-        held &= await judge(DEAD, held)
+    held: set[bytes] = set()
+    for state in action.states:
+        some = [row[0] for row in rows if row[1] == state]
+        held |= await judge(state, some) if some else set()
     if held:
         await tx.rows(DISCARD_JOBS, sorted(held))
         keyed = [row for row in rows if row[0] in held and row[3] is not None]

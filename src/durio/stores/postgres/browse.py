@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from durio.model.job import StoredJob
 from durio.model.names import namespace_span
-from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
+from durio.ports.browse import (
+    AuditLine,
+    DeathCount,
+    GateRow,
+    LaneRow,
+    Page,
+    Query,
+    WorkerRow,
+)
 from durio.stores.browsing import (
     EVERY_LANE,
     PAGE_MAX,
@@ -37,6 +45,7 @@ from durio.stores.postgres.filters import (
     sources_of,
     wide_conditions,
 )
+from durio.stores.postgres.gates import read_gates
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import ReadTransaction
 
@@ -168,14 +177,14 @@ async def scan_sorted(
     wide = wide_conditions(query, source, values)
     # `is true` keeps the planner from using the index of ids, which would scan the whole
     # table.
-    below = f"(t.id < {values.put(before, 'uuid')}) is true"
+    below = f"({source.id} < {values.put(before, 'uuid')}) is true"
     most = room if query.error is None else ERRORS_MAX
     joined = source.joined if wide or query.error is not None else ""
     rows = await reading.rows(
-        f"""select t.id, {error_column(query, source)}
+        f"""select {source.id} as id, {error_column(query, source)}
 from {{schema}}.{source.table} as t{joined}
 where {and_conditions([*narrow, *wide, below])}
-order by t.id desc limit {most}""",  # noqa: S608 - ours
+order by {source.id} desc limit {most}""",  # noqa: S608 - ours
         *values.given,
     )
     return SourcePage(
@@ -210,9 +219,11 @@ def stored_job_of(row: Row) -> StoredJob:
 
 READ_STATES = statement("read_states")
 READ_IDS = statement("read_ids")
+COUNT_JOBS_BEFORE = statement("count_jobs_before")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_LIVE = statement("count_jobs_by_state")
+COUNT_BEFORE_GATES = statement("count_jobs_before_gates")
 READ_NAMESPACES = statement("read_namespaces")
 READ_WORKERS = statement("read_workers")
 READ_OLDEST = statement("read_oldest_ready")
@@ -248,6 +259,10 @@ class PostgresBrowse(PostgresCapability):
         rows = await self.context.connections.read(READ_IDS, first, last, limit)
         return [job_id for (job_id,) in rows]
 
+    async def ahead(self, job_id: bytes, *, limit: int) -> int:
+        rows = await self.context.connections.read(COUNT_JOBS_BEFORE, job_id, limit)
+        return rows[0][0]
+
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
@@ -270,10 +285,12 @@ class PostgresBrowse(PostgresCapability):
         counts: bool = False,
         oldest: bool = False,
         heads: int = 0,
+        gates: bool = False,
     ) -> list[LaneRow]:
         read, span = self.context.connections.read, namespace_span(namespace)
         counted = await read(COUNT_LIVE, *span) if counts else ()
         since = await read(READ_OLDEST, *span) if oldest else ()
+        gated = await read(COUNT_BEFORE_GATES, *span) if gates else ()
         tasks: Sequence[Row] = ()
         if heads > 0:
             tasks = await self.context.connections.read_many(
@@ -281,7 +298,7 @@ class PostgresBrowse(PostgresCapability):
             )
         # Read this last: a queue is stored together with its first job.
         rows = await read(READ_BUSY_LANES if busy else READ_LANES, *span)
-        return lane_rows(rows, counted, since, tasks)
+        return lane_rows(rows, counted, since, tasks, gated)
 
     async def workers(self, namespace: str | None) -> list[WorkerRow]:
         context = self.context
@@ -289,14 +306,17 @@ class PostgresBrowse(PostgresCapability):
         rows = await context.connections.read(READ_WORKERS, namespace, now)
         return [worker_row(*row) for row in rows]
 
-    async def namespaces(self) -> list[str]:
-        rows = await self.context.connections.read(READ_NAMESPACES)
+    async def namespaces(self, kinds: Sequence[str] = ()) -> list[str]:
+        rows = await self.context.connections.read(READ_NAMESPACES, list(kinds))
         return [name for (name,) in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
         span = EVERY_LANE if namespace is None else namespace_span(namespace)
         rows = await self.context.connections.read(READ_DEATH_COUNTS, *span)
         return [DeathCount(*row) for row in rows]
+
+    async def gates(self, prefix: str, *, limit: int) -> list[GateRow]:
+        return await read_gates(self.context, prefix, limit)
 
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
         most = max(0, min(limit, AUDIT_ROWS_MAX))

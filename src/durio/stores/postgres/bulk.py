@@ -29,6 +29,7 @@ from durio.stores.postgres.filters import (
     error_column,
     error_matches,
     narrow_conditions,
+    place_of,
     source_of_state,
     sources_of,
     wide_conditions,
@@ -204,7 +205,7 @@ async def find_in_source(
     error = error_column(query, source)
     most = room if query.error is None else ERRORS_MAX
     rows = await reading.rows(
-        f"""select t.id, {error}, {keys}
+        f"""select {source.id} as id, {error}, {keys}
 from (select t.* {window} limit {SCAN_MAX}) as t{source.joined}
 where {and_conditions(wide)} order by {order} limit {most}""",  # noqa: S608 - ours
         *values.given,
@@ -264,7 +265,7 @@ def before_mark(
         return [f"coalesce(t.died_no, 0) <= {values.put(mark.deaths, 'int8')}"]
     moment = "t.finished_at" if state == CANCELLED else f"{source.job}.created_at"
     parts = [
-        f"t.id <= {values.put(mark.id, 'uuid')}",
+        f"{source.id} <= {values.put(mark.id, 'uuid')}",
         f"{moment} <= {values.put(mark.at, 'float8')}",
     ]
     # A job with `cancel` is being cancelled already.
@@ -291,7 +292,7 @@ async def matching_jobs(
     parts.append(f"{source.job}.id = any({values.put(list(ids), 'uuid[]')})")
     error = error_column(query, source)
     rows: Any = await tx.rows(
-        f"select t.id, {error} from {join_by_id(source)} where {and_conditions(parts)}",  # noqa: S608 - ours
+        f"select {source.id} as id, {error} from {join_by_id(source)} where {and_conditions(parts)}",  # noqa: S608 - ours
         *values.given,
     )
     return {row[0] for row in rows if error_matches(query, row[1])}
@@ -303,4 +304,6 @@ def join_by_id(source: JobSource) -> str:
     if not source.is_lane:
         return table
     same = " and ".join(f"t.{name} = j.{name}" for name, _ in source.order)
+    if source.table == "ready":
+        same = same.replace("t.id = j.id", f"t.id = {place_of('j.id')}")
     return f"{{schema}}.job as j join {table} on {same}"

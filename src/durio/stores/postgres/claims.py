@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from durio.model.job import Claim
 from durio.ports.exchange import Lane
 from durio.stores.postgres.driver import Row
-from durio.stores.postgres.logs import NOTHING_ENDED, WaitsEnded, decode_ended
+from durio.stores.postgres.ended_waits import NOTHING_ENDED, WaitsEnded, decode_ended
 
 # After the fields of a Claim, the first row has columns about the whole call.
 WIDTH = len(Claim._fields)
+TICKET = WIDTH + 5
 claim_fields = itemgetter(slice(WIDTH))
 
 
@@ -48,7 +50,15 @@ class ClaimResult(NamedTuple):
     refused: list[int]  # positions of done outcomes, from 1
     due_scan_seconds: float | None  # how long it took to find due jobs
     claims: list[Claim]  # by rank and id
-    ended: WaitsEnded = NOTHING_ENDED  # waits that done jobs have ended
+    ended: WaitsEnded = NOTHING_ENDED  # of done jobs: what has let others go on
+    rows: Sequence[Row] = ()  # as they were returned
+
+    def by_place(self) -> list[Claim]:
+        """Return the claims with their places in the queue as ids: some are tickets."""
+        return [
+            claim if row[TICKET] is None else claim._replace(id=UUID(row[TICKET]).bytes)
+            for claim, row in zip(self.claims, self.rows[1:], strict=True)
+        ]
 
 
 def parse_claims(rows: Sequence[Row]) -> ClaimResult:
@@ -66,6 +76,7 @@ def parse_claims(rows: Sequence[Row]) -> ClaimResult:
         due_seconds,
         claims,
         NOTHING_ENDED if ended is None else decode_ended(ended),
+        rows,
     )
 
 

@@ -90,6 +90,7 @@ class ProcessState:
     partitions: PartitionState = field(default_factory=PartitionState)
     vacuum: VacuumState = field(default_factory=VacuumState)
     unused_keys: UnusedKeyScan = field(default_factory=UnusedKeyScan)
+    gates_pruned_to: str = ""  # the last gate that `prune` has looked at
 
     def close(self) -> None:
         """Close the life sockets: other processes then see that these workers are gone."""

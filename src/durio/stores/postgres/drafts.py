@@ -37,12 +37,17 @@ class Draft(NamedTuple):
 
 
 def draft_of(job: NewJob, run_at: float | None, now: float) -> Draft:
-    """Return the row of a new job; one that waits is stored as blocked: see waits.py."""
+    """Return the row of a new job.
+
+    One that waits, or has gates, is stored as blocked: see waits.py and gates.py.
+    """
     key, wait = job.key, None
     state = SCHEDULED if run_at is not None and run_at > now else READY
     if job.wait is not None:
         state, run_at = BLOCKED, inf
         wait = NewWait(job.id, *job.wait, job.delay_seconds, job.run_at)
+    elif job.gates and state == READY:
+        state, run_at = BLOCKED, inf  # until `pass_gates` lets it pass
     return Draft(
         is_new=True,
         state=state,

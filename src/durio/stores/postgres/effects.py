@@ -76,6 +76,7 @@ async def write_effects(
         raise StaleRead
     await extend_waits(tx, effects.extends)
     collect_appends(tx, effects.appends)
+    tx.gates.changes += effects.gates
 
 
 @asynccontextmanager
@@ -83,6 +84,7 @@ async def undone_if_refused(tx: PostgresTransaction) -> AsyncGenerator[None]:
     """Undo what the block has written and collected if it raises EffectsRefused."""
     kept = (
         list(tx.entries),
+        tx.gates.copy(),
         list(tx.freed),
         list(tx.before_commit),
         list(tx.after_commit),
@@ -96,6 +98,7 @@ async def undone_if_refused(tx: PostgresTransaction) -> AsyncGenerator[None]:
         await tx.run(ROLLBACK_SAVEPOINT)
         (
             tx.entries,
+            tx.gates,
             tx.freed,
             tx.before_commit,
             tx.after_commit,

@@ -3,7 +3,7 @@
 If the queues have no guard, or room for all jobs, and if the keys are free, there is
 nothing to decide. The statement checks this itself. If it is not so, the statement writes
 nothing, or leaves out the jobs whose key is held; enqueue_locked.py stores those under locks,
-and all calls that have jobs with ties.
+and all calls that have jobs with ties or an expiry.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ NOTHING_WRITTEN: Row = (True, 0.0, True, None, 0, None, False, False)
 
 
 class JobColumns(NamedTuple):
-    """The fields of NewJob as the arrays of a statement, without its ties."""
+    """The fields of NewJob as the arrays of a statement, without ties and expiry."""
 
     ids: list[bytes]
     lanes: list[str]
@@ -60,7 +60,7 @@ async def enqueue_fast(
     if len(set(columns.ids)) < len(jobs):
         return None  # the same job is given twice
     if any(map(any, fields)):
-        return None  # a job has ties: the other fields
+        return None  # a job has ties, or expires: the other fields
     if not any(columns.keys):
         is_one = len(calls) == 1
         return await enqueue_plain(
@@ -72,14 +72,16 @@ async def enqueue_fast(
 
 
 def is_simple(context: PostgresContext, job: NewJob) -> bool:
-    """Whether the job has no key or ties, is due now, and enters a known, unguarded queue."""
+    """Whether the job has no key, ties or expiry, is due now, and enters a known, open queue."""
     lane = job.lane
     return (
         job.key is None
         and job.wait is None
         and not job.on_end
+        and not job.gates
         and job.run_at is None
         and not job.delay_seconds
+        and job.expires_at is None
         and lane in context.known_lanes
         and lane not in context.guarded_lanes
     )

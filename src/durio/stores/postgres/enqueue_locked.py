@@ -1,7 +1,7 @@
 """Accept jobs under locks: lock, read, decide in memory, write.
 
 For calls that meet a guarded queue, a held key, an id that is already stored, or that have
-jobs tied to logs. Every transaction locks in this order: guarded queues, lane rows, keys,
+jobs tied to logs or with an expiry. Every transaction locks in this order: guarded queues, lane rows, keys,
 heads of logs.
 """
 
@@ -13,6 +13,7 @@ from durio.model.job import BLOCKED, NewJob
 from durio.model.names import namespace_of
 from durio.model.quantities import counted
 from durio.ports.enqueue import Enqueued
+from durio.stores.job_rules import expiry_puts
 from durio.stores.postgres.admission import Admission, AdmissionInput, StaleRead
 from durio.stores.postgres.bounds import (
     change_depths,
@@ -26,7 +27,9 @@ from durio.stores.postgres.connections import LockWait
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.drafts import Draft, StoredState
 from durio.stores.postgres.driver import BRIEF_WAIT
+from durio.stores.postgres.ended_waits import WaitsEnded
 from durio.stores.postgres.enqueue_fast import lower_watermarks
+from durio.stores.postgres.gates import give_back
 from durio.stores.postgres.keys import (
     LockedKeys,
     free_keys,
@@ -35,7 +38,8 @@ from durio.stores.postgres.keys import (
     lock_keys,
     take_keys,
 )
-from durio.stores.postgres.logs import WaitsEnded, write_entries
+from durio.stores.postgres.logs import settle_gates_after, write_entries
+from durio.stores.postgres.records import write_puts
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.waits import insert_waits
@@ -70,16 +74,18 @@ async def enqueue_locked(
 ) -> list[Enqueued]:
     """Lock, read, decide, write; start again after a concurrent change."""
 
-    async def work(tx: PostgresTransaction) -> list[Enqueued]:
+    async def work(tx: PostgresTransaction) -> tuple[list[Enqueued], WaitsEnded]:
         answers = await enqueue_jobs(context, tx, jobs, calls, again=again)
         ended = await write_entries(tx, context, is_patient=True)
-        return await with_ended_waits(tx, answers, ended)
+        return await with_ended_waits(tx, answers, ended), ended
 
     for _ in range(TRIES):
         try:
-            return await context.connections.write(work, lock_wait=lock_wait)
+            answers, ended = await context.connections.write(work, lock_wait=lock_wait)
         except StaleRead:
             continue
+        await settle_gates_after(context, ended)
+        return answers
     raise ChangedConcurrently(
         f"{counted(len(jobs), 'job')} could not be stored in {TRIES} tries: other "
         "transactions changed the same jobs and keys each time",
@@ -131,14 +137,19 @@ async def enqueue_jobs(
     )
     answers = plan.enqueue(jobs, calls)
     await write_admitted(context, tx, plan, keys, again=again)
+    await write_puts(tx, expiry_puts(jobs, answers))
     return answers
 
 
 async def with_ended_waits(
     tx: PostgresTransaction, answers: list[Enqueued], ended: WaitsEnded
 ) -> list[Enqueued]:
-    """Return the answers with the states of jobs whose wait was over at once."""
-    blocked = [one.id for one in answers if one.created and one.state == BLOCKED]
+    """Return the answers with the states of jobs that need not wait."""
+    blocked = [
+        one.id
+        for one in answers
+        if (one.created or one.replaced) and one.state == BLOCKED
+    ]
     if not blocked or not ended.jobs:
         return answers
     states = {row[0]: row[1] for row in await tx.rows(READ_STATES, blocked)}
@@ -202,6 +213,7 @@ async def insert(
     if again:
         await tx.rows(MARK_REPEATED, ids, now + REPEATED_SECONDS)
     await insert_waits(tx, [draft.wait for draft in new if draft.wait is not None])
+    tx.gates.entering += entering_jobs(new)
 
 
 async def rewrite(
@@ -214,9 +226,20 @@ async def rewrite(
     if not keys.locked.issuperset(draft.id for draft in old):
         # The key has a new holder, and lane rows must be locked before keys: start again.
         raise StaleRead
-    *columns, _key, modes, _ties, _made = draft_columns(old)
-    if await tx.value(REWRITE, *columns, modes, now, new_lanes) != len(old):
+    *columns, _key, modes, ties, _made = draft_columns(old)
+    ((count, *before),) = await tx.rows(REWRITE, *columns, modes, ties, now, new_lanes)
+    if count != len(old):
         raise StaleRead
+    for ties_before, held in zip(*before, strict=True):
+        give_back(tx, ties_before, held)
+    tx.gates.entering += entering_jobs(old)
+
+
+def entering_jobs(drafts: Iterable[Draft]) -> list[bytes]:
+    """Return the jobs that stand before a gate now."""
+    return [
+        draft.id for draft in drafts if draft.state == BLOCKED and draft.wait is None
+    ]
 
 
 async def rewrite_tied(

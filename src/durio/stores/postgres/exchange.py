@@ -30,6 +30,7 @@ from durio.stores.postgres.claims import (
 )
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.effects import lock_for_effects
+from durio.stores.postgres.ended_waits import NOTHING_ENDED, WaitsEnded
 from durio.stores.postgres.enqueue_locked import TRIES, ChangedConcurrently
 from durio.stores.postgres.exit import (
     are_done,
@@ -44,8 +45,9 @@ from durio.stores.postgres.finish import (
     classify_refused,
     record_outcomes,
 )
+from durio.stores.postgres.gates import enter_gates, start_jobs
 from durio.stores.postgres.keys import free_at_end
-from durio.stores.postgres.logs import WaitsEnded, after_ended_waits, write_entries
+from durio.stores.postgres.logs import after_ended_waits, write_entries
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 from durio.stores.postgres.watermarks import ONE_LANE_RANGES, ClaimRanges
@@ -260,6 +262,7 @@ async def exchange_by_statements(
         )
     began = context.clock.monotonic()
     full = await promote_lanes(tx, context, names, ages, asked.worker)
+    await enter_gates(tx)
     look = context.process.watermarks.next_ranges(asked.lanes)
     rows = await tx.rows(
         CLAIM,
@@ -271,7 +274,7 @@ async def exchange_by_statements(
         names,
         ages,
     )
-    answer, (keys, holders, left) = parse_claims(rows), rows[0][-3:]
+    answer, (keys, holders, starting, left) = parse_claims(rows), rows[0][-4:]
     tx.after_commit.append(lambda: update_watermarks(context, asked, look, answer))
     # Due jobs that are left are locked by other transactions, perhaps for some time.
     held = set(left) - full
@@ -280,6 +283,7 @@ async def exchange_by_statements(
     swept = set(names) - full - held
     tx.after_commit.append(lambda: record_due_scan(context, held, swept, began))
     free_at_end(tx, list(zip(keys, holders, strict=True)))
+    await start_jobs(tx, starting)
     ended = await write_entries(tx, context, worker=asked.worker, lanes=asked.names)
     return exchange_result(answer._replace(ended=ended), asked, recorded, before)
 
@@ -292,9 +296,9 @@ def update_watermarks(
 ) -> None:
     """Remember how far this scan came, for the next one."""
     seconds = answer.claim_scan_seconds or 0.0
-    context.process.watermarks.learn(
-        look, asked.lanes, asked.want, answer.claims, seconds
-    )
+    watermarks = context.process.watermarks
+    claims = answer.by_place() if watermarks.by_lane else answer.claims
+    watermarks.learn(look, asked.lanes, asked.want, claims, seconds)
 
 
 def record_due_scan(
@@ -328,7 +332,8 @@ async def promote_lanes(
     rows = await tx.rows(
         PROMOTE_LANES, list(names), tx.injected, PROMOTED_MAX, list(ages)
     )
-    for lane, rank, lowest, count in rows:
+    for lane, rank, lowest, count, entering in rows:
+        tx.gates.entering += entering or ()
         tx.wake(lane, except_worker=worker)
         lower_watermark(tx, context, lane, rank, lowest)
         jobs[lane] += count
@@ -359,13 +364,14 @@ def exchange_result(
 ) -> Exchanged:
     """Put claims in lane order, and report whether a lane may have more."""
     claims, more = in_lane_order(answer.claims, asked.lanes, asked.want)
+    ended = answer.ended
     return Exchanged(
         [*before, *claims] if before else claims,
         recorded.rejected,
         recorded.cancelled,
-        more or has_freed_jobs(answer.ended, asked),
+        more or has_freed_jobs(ended, asked),
         answer.next_due_seconds,
-        answer.ended.settle_in_seconds if answer.ended.rest else None,
+        None if ended is NOTHING_ENDED else ended.settle_in_seconds,
     )
 
 

@@ -15,11 +15,12 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from durio.model.job import DEAD, READY
+from durio.model.job import DEAD, DONE, READY
 from durio.model.outcome import Outcome, OutcomeKind, Reason
 from durio.model.ties import EndedJob, entry_body
 from durio.stores.postgres.bounds import change_depths
 from durio.stores.postgres.death_counts import count_deaths
+from durio.stores.postgres.gates import give_back
 from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.logs import collect_ends
 from durio.stores.postgres.statements import statement
@@ -101,6 +102,7 @@ def exit_columns(workers: Sequence[int], outcomes: Sequence[Outcome]) -> Outcome
         [reason_of(o) for o in outcomes],
         [o.killed_process for o in outcomes],
         [o.parks for o in outcomes],
+        [o.again_from_gates for o in outcomes],
         *keep_columns(outcomes),
     )
 
@@ -180,7 +182,7 @@ async def leave_running(
     dead: list[bytes] = []
     freed: list[tuple[bytes, bytes]] = []
     ended: list[EndedJob] = []
-    for number, key, ties, *where in rows:
+    for number, key, ties, held, *where in rows:
         place: int = number - 1
         if key is not None:
             freed.append((key, outcomes[place].id))
@@ -188,13 +190,13 @@ async def leave_running(
         state, lane = where[:2]
         if state <= READY:
             entered[lane] += 1
+        if ties is not None:
+            collect_places(tx, outcomes[place], state, ties, held)
+            ended += ended_jobs(outcomes[place], state, ties)
         if state == READY:
             tx.wake(lane, except_worker=except_worker)
         elif state == DEAD:
             dead.append(outcomes[place].id)
-        if ties is not None:
-            body = entry_body(state, None, outcomes[place].error)
-            ended.append(EndedJob(outcomes[place].id, state, ties, body))
     # Also beyond the bound: the jobs were accepted before.
     await change_depths(tx, entered)
     free_at_end(tx, freed)
@@ -203,3 +205,20 @@ async def leave_running(
         # At the very end, because transactions that count deaths wait for each other.
         tx.before_commit.append(partial(count_deaths, tx, dead))
     return passed
+
+
+def ended_jobs(outcome: Outcome, state: int, ties: str) -> list[EndedJob]:
+    """Return the job if it is final."""
+    body = entry_body(state, None, outcome.error)
+    return [EndedJob(outcome.id, state, ties, body)] if state >= DONE else []
+
+
+def collect_places(
+    tx: PostgresTransaction, outcome: Outcome, state: int, ties: str, held: int | None
+) -> None:
+    """Collect the places that a job gives back, and the job if it passes its gates again."""
+    enters = state == READY and outcome.again_from_gates
+    if enters:
+        tx.gates.entering.append(outcome.id)
+    if enters or state != READY:
+        give_back(tx, ties, held, keeps_final=state <= READY)

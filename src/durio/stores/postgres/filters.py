@@ -66,7 +66,12 @@ class JobSource(NamedTuple):
     @property
     def joined(self) -> str:
         """Return the SQL that joins a lane row with its job."""
-        return " join {schema}.job as j on j.id = t.id" if self.is_lane else ""
+        return f" join {{schema}}.job as j on j.id = {self.id}" if self.is_lane else ""
+
+    @property
+    def id(self) -> str:
+        """Return the SQL of the job's id; a row of `ready` may have a ticket as its id."""
+        return "coalesce(t.job, t.id)" if self.table == "ready" else "t.id"
 
     @property
     def has_lane(self) -> bool:
@@ -110,6 +115,12 @@ def source_of_state(state: int) -> JobSource:
     return SOURCE_BY_STATE.get(state) or KEPT_ROWS._replace(states=(state,))
 
 
+def place_of(job_id: str) -> str:
+    """Return the SQL of the place in `ready` of a job: a ticket, or its id."""
+    ticket = f"select k.id from {{schema}}.ready as k where k.job = {job_id}"  # noqa: S608 - ours
+    return f"coalesce(({ticket}), {job_id})"
+
+
 def by_id(source: JobSource) -> JobSource:
     """Return a source with the same jobs, ordered by id; its table also holds other jobs."""
     if source.table == "kept":
@@ -117,6 +128,8 @@ def by_id(source: JobSource) -> JobSource:
     if len(source.order) == 1:
         return source
     same = " and ".join(f"q.{name} = t.{name}" for name, _ in source.order)
+    if source.table == "ready":
+        same = same.replace("q.id = t.id", f"q.id = {place_of('t.id')}")
     if source.partial:
         same += f" and {source.partial.replace('t.', 'q.')}"
     also = f"exists (select 1 from {{schema}}.{source.table} as q where {same})"  # noqa: S608 - ours
@@ -162,7 +175,7 @@ def narrow_conditions(
     if query.worker is not None and source.table == "run":
         parts.append(f"t.worker = {values.put(query.worker, 'int4')}")
     if query.ids is not None:
-        parts.append(f"t.id = any({values.put(list(query.ids), 'uuid[]')})")
+        parts.append(f"{source.id} = any({values.put(list(query.ids), 'uuid[]')})")
     return parts + (
         age_conditions(query, source, values) if source.is_by_end_time else []
     )

@@ -28,6 +28,7 @@ from durio.stores.postgres.exit import (
     leave_running,
     progress_update_columns,
 )
+from durio.stores.postgres.gates import give_back
 from durio.stores.postgres.keys import free_at_end
 from durio.stores.postgres.logs import collect_end
 from durio.stores.postgres.statements import statement
@@ -133,11 +134,13 @@ async def record_done(
     rows = await tx.rows(FINISH_JOBS, *done_columns(done), worker, stays, tx.injected)
     taken: set[int] = set()
     freed: list[tuple[bytes, bytes]] = []
-    for number, key, ties in rows:
+    for number, key, ties, held in rows:
         taken.add(number)
         outcome = done[int(number) - 1]
         if key is not None:
             freed.append((key, outcome.id))
+        if ties is not None:
+            give_back(tx, ties, held)
         if ties is not None and not outcome.is_quiet:
             body = entry_body(DONE, outcome.result, None)
             collect_end(tx, EndedJob(outcome.id, DONE, ties, body))

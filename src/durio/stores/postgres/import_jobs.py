@@ -38,6 +38,7 @@ from durio.stores.postgres.bounds import (
 )
 from durio.stores.postgres.context import PostgresContext
 from durio.stores.postgres.death_counts import next_deaths
+from durio.stores.postgres.import_gates import enter_imported, gates_log
 from durio.stores.postgres.import_rows import (
     delete_rows,
     insert_rows,
@@ -169,7 +170,7 @@ class PostgresImportJobs:
                 return mark
             rows = [job_values(parcel, mark.deaths) for parcel in job_rows]
             await tx.rows(INSERT_JOBS, *columns(rows, len(JOB_COLUMNS)))
-            await write_waits(tx, imported_waits(job_rows))
+            await write_waits(tx, imported_waits(job_rows, gates_log(move)))
             return mark._replace(seq=job_rows[-1].seq)
 
         await self._step(move, work)
@@ -218,6 +219,7 @@ class PostgresImportJobs:
                     ADD_DEATH_COUNTS, *columns(clean_text(metadata.tallies), 4)
                 )
                 await tx.rows(INSERT_AUDIT, *columns(clean_text(metadata.audit), 6))
+                await enter_imported(tx, self._context, move)
             await self._wake_workers(tx, metadata)
             return mark._replace(stage="open")
 
@@ -240,7 +242,8 @@ class PostgresImportJobs:
         return await self.connections.write(work)
 
     async def remove(self, move: str, ids: Sequence[bytes]) -> None:
-        await self._take_back(move, lambda tx: tx.rows(DELETE_JOBS, list(ids)))
+        log = gates_log(move)
+        await self._take_back(move, lambda tx: tx.rows(DELETE_JOBS, list(ids), log))
 
     async def release(self, move: str, keys: Sequence[KeyRow]) -> None:
         pairs = columns([key[:2] for key in keys], 2)

@@ -65,11 +65,18 @@ def array_literal(errors: list[bytes] | None) -> str | None:
     return "{" + ",".join(f'"\\\\x{error.hex()}"' for error in errors) + "}"
 
 
-def imported_waits(jobs: Sequence[JobRow]) -> list[NewWait]:
-    """Return what the blocked ones of these jobs wait for."""
-    return [
-        wait._replace(delay_seconds=job.wait_delay or 0.0, run_at=job.run_at)
-        for job in jobs
-        if job.state == BLOCKED
-        for wait in waits_of([(job.id, job.ties)])
-    ]
+def imported_waits(jobs: Sequence[JobRow], gates_log: str) -> list[NewWait]:
+    """Return what the blocked ones of these jobs wait for.
+
+    A job that has stood before a gate waits for a log of the move: see import_gates.py.
+    """
+    found: list[NewWait] = []
+    for job in jobs:
+        if job.state != BLOCKED or job.ties is None:
+            continue
+        waits = waits_of([(job.id, job.ties)]) or [NewWait(job.id, gates_log, 0)]
+        delay = job.wait_delay or 0.0
+        found += [
+            each._replace(delay_seconds=delay, run_at=job.run_at) for each in waits
+        ]
+    return found

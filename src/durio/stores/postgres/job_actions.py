@@ -26,6 +26,7 @@ from durio.ports.control import (
     MoveJobs,
     RenameJobs,
     RetryJobs,
+    RunJobsNow,
 )
 from durio.stores.browsing import BULK_JOBS_MAX
 from durio.stores.postgres.admission import StaleRead
@@ -237,12 +238,16 @@ async def clear_mark_after(
 async def ended_waits(
     tx: PostgresTransaction, context: PostgresContext, action: Action, changes: Changes
 ) -> Changes:
-    """Write the entries of this action; return the states of retried jobs that need not wait."""
+    """Write the entries of this action; return the states of jobs that may have to wait."""
+    entered = list(tx.gates.entering)
     ended = await write_entries(tx, context)
-    blocked = [job_id for job_id, state in changes.items() if state == BLOCKED]
-    if not (ended.jobs and blocked and isinstance(action, RetryJobs)):
+    if not isinstance(action, RetryJobs | RunJobsNow):
         return {}
-    return {job.id: job.state for job in (await find_jobs(tx, blocked)).values()}
+    blocked = [job_id for job_id, state in changes.items() if state == BLOCKED]
+    asked = entered + (blocked if ended.jobs else [])
+    if not asked:
+        return {}
+    return {job.id: job.state for job in (await find_jobs(tx, asked)).values()}
 
 
 async def refused_jobs(

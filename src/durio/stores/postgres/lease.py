@@ -16,6 +16,7 @@ from durio.model.effects import Put
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
+from durio.stores.browsing import vitals_text
 from durio.stores.commit_rules import check_puts
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
@@ -66,7 +67,7 @@ class PostgresLease(PostgresCapability):
         """Extend the lease of a worker that no rescue has marked."""
         context = self.context
         context.wakeups.on_renewal()
-        vitals_json = None if vitals is None else json_text(vitals)
+        vitals_json = None if vitals is None else vitals_text(vitals)
         return await context.connections.write(
             lambda tx: renew_worker(tx, context, worker, lease_seconds, vitals_json)
         )
@@ -116,6 +117,7 @@ async def register_worker(
     puts: Sequence[Put],
 ) -> int:
     shown: dict[str, Any] = {**info._asdict(), "started_at": await tx.now()}
+    shown["lease_seconds"] = lease_seconds
     shown["life"] = None if mark is None else mark._asdict()
     queues = None if info.queues is None else json_text(list(info.queues))
     await write_puts(tx, puts)

@@ -11,9 +11,6 @@ Jobs that begin to wait name their logs in `tx.entries`, without a tag: see wait
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-import msgspec
 
 from durio.model.effects import Append, Extend
 from durio.model.ids import id_text
@@ -32,6 +29,17 @@ from durio.ports.records import is_storable
 from durio.ports.upkeep import Settled
 from durio.stores.postgres.admission import StaleRead
 from durio.stores.postgres.context import PostgresCapability, PostgresContext
+from durio.stores.postgres.ended_waits import (
+    LIMIT_REACHED,
+    LOCKED,
+    LOCKED_SECONDS,
+    NOTHING_ENDED,
+    NOW_SECONDS,
+    WaitsEnded,
+    decode_ended,
+    joined,
+)
+from durio.stores.postgres.gates import pass_gates, settle_gates
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import NO_WORKER, LogRow, PostgresTransaction
 
@@ -52,43 +60,8 @@ WRITE_TIES = statement("write_ties")
 WRITE_KEPT_TIES = statement("write_kept_ties")
 EXTEND_WAIT = statement("extend_wait")
 
-# When to call `settle` for what is left: the rest of a limit, and what was locked.
-NOW_SECONDS, SOON_SECONDS = 0.0, 0.01
-LOCKED_SECONDS = 0.2  # until the next try of a `settle` that found something locked
-LIMIT_REACHED = 2  # what is left, as the functions return it; 0: nothing, 1: locked
 LOGS_MAX = 100  # expired logs of one call
-
-
-class FreedPlace(NamedTuple):
-    """Where jobs went whose wait was over, and the lowest of their ids."""
-
-    lane: str
-    rank: int
-    lowest: str
-
-
-class WaitsEnded(NamedTuple):
-    """What the functions return."""
-
-    places: list[FreedPlace] = []  # noqa: RUF012 - never changed
-    jobs: int = 0
-    rest: int = 0
-    removed: int = 0  # rows of `deferred`
-
-    @property
-    def settle_in_seconds(self) -> float | None:
-        """When to call `settle`; None: nothing is left."""
-        if not self.rest:
-            return None
-        return NOW_SECONDS if self.rest == LIMIT_REACHED else SOON_SECONDS
-
-
-NOTHING_ENDED = WaitsEnded()
-_decoder = msgspec.json.Decoder(WaitsEnded)
-
-
-def decode_ended(text: str | None) -> WaitsEnded:
-    return NOTHING_ENDED if text is None else _decoder.decode(text)
+SETTLED_MAX, LOCKED_TRIES = 1000, 5
 
 
 class PostgresLogs(PostgresCapability):
@@ -130,11 +103,25 @@ class PostgresLogs(PostgresCapability):
             SETTLE_LOGS, limit, context.connections.now
         )
         ended = decode_ended(rows[0][0])
+        passed = await settle_gates(context, max(0, limit - ended.jobs))
+        both = joined(ended, passed)
+        after_ended_waits(context, both)
+        left = None if both.gate_due is None else max(0.0, both.gate_due)
+        if both.rest:
+            left = NOW_SECONDS if both.rest == LIMIT_REACHED else LOCKED_SECONDS
+        return Settled(both.jobs + ended.removed, left, both.rest == LOCKED)
+
+
+async def settle_gates_after(context: PostgresContext, ended: WaitsEnded) -> None:
+    """Go on at gates that other transactions had locked, for a caller that is no worker.
+
+    They hold a gate for one commit. What is left after some tries is for the leader.
+    """
+    for _ in range(LOCKED_TRIES):
+        if ended.rest != LOCKED:
+            return
+        ended = await settle_gates(context, SETTLED_MAX)
         after_ended_waits(context, ended)
-        left: float | None = None
-        if ended.rest:
-            left = NOW_SECONDS if ended.rest == LIMIT_REACHED else LOCKED_SECONDS
-        return Settled(ended.jobs + ended.removed, left)
 
 
 async def drop_logs(tx: PostgresTransaction, logs: Sequence[str]) -> None:
@@ -189,20 +176,23 @@ async def write_entries(
     worker: int = NO_WORKER,
     lanes: Sequence[str] = (),
 ) -> WaitsEnded:
-    """Append all entries of the transaction, as its last step before counters.
+    """Append all entries of the transaction, then pass gates: its last step before counters.
 
     `is_patient`: wait for locked logs. `worker` is not woken for jobs in `lanes`, which it
     claims from.
     """
     rows, tx.entries = tx.entries, []
-    if not rows:
-        return NOTHING_ENDED
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    if tx.may_be_long:
-        await tx.rows(DEFER_ENTRIES, *columns)
-        return NOTHING_ENDED
-    text = await tx.value(APPEND_ENTRIES, *columns, tx.injected, is_patient)
-    ended = decode_ended(text)
+    ended = NOTHING_ENDED
+    if rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        if tx.may_be_long:
+            await tx.rows(DEFER_ENTRIES, *columns)
+        else:
+            values = (*columns, tx.injected, is_patient)
+            ended = decode_ended(await tx.value(APPEND_ENTRIES, *values))
+            # A job whose wait is over may have come to a gate.
+            tx.gates.is_deferred |= ended.jobs > 0
+    ended = joined(ended, await pass_gates(tx))
     for place in ended.places:
         known = place.lane in lanes
         tx.wake(place.lane, except_worker=worker if known else NO_WORKER)

@@ -58,8 +58,8 @@ class PostgresRecords(PostgresCapability):
         rows = await connections.read(
             FIND_DUE_RECORDS, kind, connections.now, limit + 1
         )
-        now = rows[0][-1] if rows else 0.0
-        return due_of([Record(*row[:-1]) for row in rows], now, limit)
+        found = [Record(*row[:-1]) for row in rows if row[0] is not None]
+        return due_of(found, rows[0][-1], limit)
 
 
 async def list_records(tx: PostgresTransaction, kind: str, limit: int) -> list[Record]:

@@ -45,7 +45,7 @@ async def rename_locked_jobs(
     find = FIND_KEYS_OF_FINAL_JOBS if are_final else LOCK_JOBS
     new_keys: dict[bytes, bytes | None] = {}
     keyed: list[RenamedKey] = []
-    for job_id, _, opts, key, _ in await tx.rows(find, sorted(ids)):
+    for job_id, _, opts, key, *_ in await tx.rows(find, sorted(ids)):
         if key is None:
             new_keys[job_id] = None
         elif (new_key := renamed_key(opts, task)) is not None:

@@ -4,10 +4,13 @@ A write may be repeated from its beginning, after a deadlock or a serialization 
 it collects its wakeups and other effects here, and they happen after the commit.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from durio.model.errors import InvariantBroken
+from durio.model.gate import GateChange
 from durio.model.settings import RetentionSettings
 from durio.stores.postgres.driver import Connection, Row
 
@@ -27,6 +30,28 @@ class LogRow(NamedTuple):
     job: bytes | None = None
     uid: str | None = None
     body: bytes | None = None
+
+
+@dataclass(slots=True)
+class GateWork:
+    """What a transaction does at gates: see gates.py."""
+
+    changes: list[GateChange] = field(default_factory=list[GateChange])
+    entering: list[bytes] = field(default_factory=list[bytes])  # jobs, in their order
+    places: Counter[str] = field(default_factory=Counter[str])  # given back, by gate
+    is_deferred: bool = False  # a function has done something that is not applied yet
+    counts: list[int] = field(default_factory=list[int])  # gates changed by each change
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.entering or self.places or self.is_deferred)
+
+    def copy(self) -> "GateWork":
+        return GateWork(
+            list(self.changes),
+            list(self.entering),
+            Counter(self.places),
+            self.is_deferred,
+        )
 
 
 class ReadTransaction:
@@ -90,6 +115,7 @@ class PostgresTransaction(ReadTransaction):
         self.may_be_long = may_be_long  # a caller's or a task's: it locks no log
         # Logs are locked last: `logs.write_entries` writes these before the commit.
         self.entries: list[LogRow] = []
+        self.gates = GateWork()  # ... and then does this
         # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
         self.woken_lanes: dict[str, int] = {}
         self.woken_workers: set[int] = set()
@@ -103,6 +129,8 @@ class PostgresTransaction(ReadTransaction):
         """Run what belongs at the end of the transaction."""
         if self.entries:
             raise InvariantBroken(f"{len(self.entries)} entries were not written")
+        if self.gates:
+            raise InvariantBroken(f"{self.gates} was not done")
         for call in self.before_commit:
             await call()
 

@@ -31,6 +31,7 @@ from durio.stores.postgres.context import PostgresCapability, PostgresContext
 from durio.stores.postgres.driver import Row
 from durio.stores.postgres.exit import leave_running, lock_bounded
 from durio.stores.postgres.finished_jobs import maintain_partitions, prune_rows
+from durio.stores.postgres.gates import prune_gates
 from durio.stores.postgres.keys import free_unused_keys
 from durio.stores.postgres.lease import (
     DELETE_WORKERS,
@@ -100,6 +101,7 @@ class PostgresUpkeep(PostgresCapability):
         await vacuum_tables(context)
         await free_unused_keys(context)
         went = await maintain_partitions(context)
+        await context.connections.write(lambda tx: prune_gates(tx, context, limit))
         return went + await context.connections.write(
             lambda tx: prune_rows(
                 tx,
@@ -136,12 +138,16 @@ async def promote_due(
     looks, count = context.process.leader_due_watermarks, 0
     began = context.clock.monotonic()
     (age,) = looks.ages([ANYWHERE])
-    for lane, rank, lowest, jobs in await tx.rows(PROMOTE, limit, tx.injected, age):
+    for lane, rank, lowest, jobs, entering in await tx.rows(
+        PROMOTE, limit, tx.injected, age
+    ):
         count += jobs
+        tx.gates.entering += entering or ()
         tx.wake(lane)
         tx.after_commit.append(
             partial(context.process.watermarks.lower, lane, rank, lowest)
         )
+    await write_entries(tx, context)
     left = await tx.value(NEXT_DUE, tx.injected, age)
     if left == inf:  # blocked jobs only
         left = None

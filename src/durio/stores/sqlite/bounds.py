@@ -11,9 +11,11 @@ and marks it if it is above. Enqueues obey the mark while a worker is alive, bec
 the workers leads and can clear it.
 """
 
-from collections.abc import Generator, Mapping
+from collections import Counter
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 
+from durio.model.job import NewJob
 from durio.model.names import namespace_of
 from durio.ports.control import AS_IN_CODE, NO_BOUND
 from durio.ports.enqueue import Full
@@ -96,6 +98,20 @@ def refusal_of(tx: SqliteTransaction, lane: str, jobs: int) -> Full | None:
         fits = guard.depth + jobs <= guard.limit
         return None if fits else Full(lane, guard.depth, guard.limit)
     return soft_bound_refusal(tx, lane, guard) if guard.soft_limit else None
+
+
+def refusal_for_jobs(tx: SqliteTransaction, jobs: Collection[NewJob]) -> Full | None:
+    """Return why these jobs may not enter if all of them are new; None if they may.
+
+    A bound does not refuse a job that waits for a log.
+    """
+    starting = Counter({job.lane: 0 for job in jobs})
+    starting.update(job.lane for job in jobs if job.wait is None)
+    for lane, count in starting.items():
+        full = refusal_of(tx, lane, count) if count else closed_refusal(tx, lane)
+        if full is not None:
+            return full
+    return None
 
 
 def closed_refusal(tx: SqliteTransaction, lane: str) -> Full | None:

@@ -6,11 +6,21 @@ job: about 0.1 s per million.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from durio.model.codec import json_text
 from durio.model.job import BLOCKED, DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
 from durio.model.names import namespace_span
-from durio.ports.browse import AuditLine, DeathCount, LaneRow, Page, Query, WorkerRow
+from durio.ports.browse import (
+    AuditLine,
+    DeathCount,
+    GateRow,
+    LaneRow,
+    Page,
+    Query,
+    WorkerRow,
+)
+from durio.ports.records import is_storable
 from durio.stores.browsing import (
     EVERY_LANE,
     PAGE_MAX,
@@ -22,19 +32,25 @@ from durio.stores.sqlite.bulk import find_counted
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database, Row
 from durio.stores.sqlite.filters import state_conditions
+from durio.stores.sqlite.gate_upkeep import read_gates
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.translate import raise_if_moved
 
 READ_JOBS = statement("read_jobs")
 READ_BLOCKED_JOBS = statement("read_blocked_jobs")
+READ_JOBS_BEFORE_GATES = statement("read_jobs_before_gates")
+READ_PASSED_JOBS = statement("read_passed_jobs")
 READ_STATES = statement("read_states")
 READ_IDS = statement("read_ids")
+COUNT_JOBS_BEFORE = statement("count_jobs_before")
 READ_LANES = statement("read_lanes")
 READ_BUSY_LANES = statement("read_busy_lanes")
 COUNT_JOBS_BY_STATE = statement("count_jobs_by_state")
+COUNT_JOBS_BEFORE_GATES = statement("count_jobs_before_gates")
 READ_NAMESPACES = statement("read_namespaces")
 READ_WORKERS = statement("read_workers")
 READ_OLDEST_READY = statement("read_oldest_ready")
+READ_OLDEST_PASSED = statement("read_oldest_passed")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
@@ -50,6 +66,7 @@ INDEXES = {
     DEAD: ("job_dead", statement("has_many_dead")),
 }
 WIDTH = len(StoredJob._fields)
+SEQ = itemgetter(WIDTH)  # after the fields of a StoredJob
 CANCEL_ASKED = StoredJob._fields.index("cancel_asked")
 
 
@@ -79,6 +96,11 @@ class SqliteBrowse(SqliteCapability):
         )
         return [job_id for (job_id,) in rows]
 
+    async def ahead(self, job_id: bytes, *, limit: int) -> int:
+        return await self.context.reader.read(
+            lambda db: db.value(COUNT_JOBS_BEFORE, (job_id, limit))
+        )
+
     async def find(
         self, query: Query, *, limit: int, cursor: str | None, mark: str | None = None
     ) -> Page:
@@ -98,16 +120,18 @@ class SqliteBrowse(SqliteCapability):
         counts: bool = False,
         oldest: bool = False,
         heads: int = 0,
+        gates: bool = False,
     ) -> list[LaneRow]:
         span = namespace_span(namespace)
 
         def look(db: Database) -> list[LaneRow]:
             counted = db.rows(COUNT_JOBS_BY_STATE, span) if counts else ()
-            since = db.rows(READ_OLDEST_READY, span) if oldest else ()
+            since = oldest_ready(db, span) if oldest else ()
             tasks = head_tasks(db, span, heads) if heads > 0 else ()
+            gated = db.rows(COUNT_JOBS_BEFORE_GATES, span) if gates else ()
             # Read this last: a queue is stored together with its first job.
             rows = db.rows(READ_BUSY_LANES if busy else READ_LANES, span)
-            return lane_rows(rows, counted, since, tasks)
+            return lane_rows(rows, counted, since, tasks, gated)
 
         return await self.context.reader.read(look)
 
@@ -124,8 +148,11 @@ class SqliteBrowse(SqliteCapability):
             for worker, info, of, expires_at, running, vitals in rows
         ]
 
-    async def namespaces(self) -> list[str]:
-        rows = await self.context.reader.read(lambda db: db.rows(READ_NAMESPACES, ()))
+    async def namespaces(self, kinds: Sequence[str] = ()) -> list[str]:
+        values = (json_text(list(kinds)),)
+        rows = await self.context.reader.read(
+            lambda db: db.rows(READ_NAMESPACES, values)
+        )
         return [name for (name,) in rows]
 
     async def tallies(self, namespace: str | None) -> list[DeathCount]:
@@ -135,10 +162,26 @@ class SqliteBrowse(SqliteCapability):
         )
         return [DeathCount(*row) for row in rows]
 
+    async def gates(self, prefix: str, *, limit: int) -> list[GateRow]:
+        if not is_storable(prefix):
+            return []
+        now = self.context.clock.now()
+        return await self.context.reader.read(
+            lambda db: read_gates(db, prefix, limit, now)
+        )
+
     async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
         values = (namespace, max(0, limit))
         rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
         return [AuditLine(*row) for row in rows]
+
+
+def oldest_ready(db: Database, span: tuple[str, str]) -> list[Row]:
+    """Return (lane, since when its oldest ready job could have run)."""
+    found: dict[str, float] = dict(db.rows(READ_OLDEST_READY, span))
+    for lane, since in db.rows(READ_OLDEST_PASSED, span):
+        found[lane] = min(since, found.get(lane, since))
+    return list(found.items())
 
 
 def head_tasks(db: Database, span: tuple[str, str], limit: int) -> list[Row]:
@@ -170,26 +213,42 @@ def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
 def find(db: Database, query: Query, size: int, before: int) -> Page:
     """Return one page; it reads one row more to find out whether there is a next page."""
     where, values = state_conditions(query)
-    index = best_index(db, query)
-    source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
-    if query.possible_states == (BLOCKED,):
-        source = READ_BLOCKED_JOBS
-    sql = f"{source} where seq < ? {where} order by seq desc limit ?"
-    rows = db.rows(sql, (before, *values, size + 1))
+    rows: list[Row] = []
+    for source in sources_of(db, query):
+        sql = f"{source} and seq < ? {where} order by seq desc limit ?"
+        rows += db.rows(sql, (before, *values, size + 1))
+    rows.sort(key=SEQ, reverse=True)
     shown = rows[:size]
     cursor = str(shown[-1][WIDTH]) if len(rows) > size else None
     return Page([stored_job_of(row) for row in shown], cursor)
 
 
-def best_index(db: Database, query: Query) -> str | None:
-    """Return the index of a single state if it is short.
+def sources_of(db: Database, query: Query) -> tuple[str, ...]:
+    """Return where to read the jobs, with the condition for a single state."""
+    states = query.possible_states
+    if states is None or len(states) != 1:
+        return (f"{READ_JOBS} where true",)
+    (state,) = states
+    if state == BLOCKED:
+        stored = READ_BLOCKED_JOBS, READ_JOBS_BEFORE_GATES
+        return tuple(f"{source} where state = 1" for source in stored)
+    index = best_index(db, state)
+    source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
+    # Literals, not parameters: SQLite must see the values to use a partial index.
+    found = f"{source} where state = {int(state)}"
+    if state == DEAD:
+        return (f"{found} and died_at is not null",)  # the condition of the index
+    if state == READY:
+        return found, f"{READ_PASSED_JOBS} where state = 1"
+    return (found,)
+
+
+def best_index(db: Database, state: int) -> str | None:
+    """Return the index of a state if it is short.
 
     Otherwise a scan by arrival is quicker.
     """
-    states = query.possible_states
-    if states is None or len(states) != 1:
-        return None
-    index, has_many = INDEXES.get(states[0], (None, ""))
+    index, has_many = INDEXES.get(state, (None, ""))
     if index is None or db.rows(has_many, (SORTED_MAX,)):
         return None
     return index

@@ -6,6 +6,7 @@ died after the count. So a job that is retried and dies again is not acted on tw
 that only returns to a waiting state had arrived before the count and is included.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,13 +17,14 @@ from durio.ports.browse import Page, Query
 from durio.ports.control import Counted
 from durio.stores.browsing import BULK_JOBS_MAX, invalid_cursor, invalid_mark, one_state
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.filters import conditions, walk_of
+from durio.stores.sqlite.filters import IndexWalk, conditions, walks_of
 from durio.stores.sqlite.statements import statement
 
 READ_BULK_MARK = statement("read_bulk_mark")
 
 
-_position_decoder = msgspec.json.Decoder(tuple[str | int | float, ...])
+# The part of the walk, and the position of the last job there; at first it is empty.
+_position_decoder = msgspec.json.Decoder(tuple[int, tuple[str | int | float, ...]])
 
 
 class SqliteBulkMark(NamedTuple):
@@ -55,9 +57,11 @@ def count_jobs(
         where, values = conditions(query, dead=False)
         parts.append((f"job where true {where}", values))
     for state in sorted(set(states or ())):
-        walk = walk_of(state)
         where, values = conditions(query, dead=state == DEAD)
-        parts.append((f"{walk.source} where {walk.condition} {where}", values))
+        parts += [
+            (f"{walk.source} where {walk.condition} {where}", values)
+            for walk in walks_of(state)
+        ]
     if most is not None:
         parts = [(f"(select 1 from {part} limit {most})", v) for part, v in parts]  # noqa: S608
     total = " + ".join(f"(select count(*) from {part})" for part, _ in parts)  # noqa: S608
@@ -95,37 +99,51 @@ def find_counted(
     if state is None:
         return Page([], None)
     size = max(1, min(limit, BULK_JOBS_MAX))
-    after, last = position_of(cursor, state), bulk_mark_from_text(mark)
-    rows = find_in_state(db, query, last, state, after, size)
-    is_end = len(rows) < size
-    then = None if is_end else json_text(rows[-1][1:])
+    last, walks = bulk_mark_from_text(mark), walks_of(state)
+    part, after = position_of(cursor, walks)
+    where, values = matching_conditions(query, last, state)
+    while True:
+        rows = find_in_walk(db, walks[part], where, values, after, size)
+        is_last = part + 1 == len(walks)
+        if rows or is_last:
+            break
+        part, after = part + 1, ()
+    position = (part, rows[-1][1:]) if len(rows) == size else (part + 1, ())
+    then = None if is_last and len(rows) < size else json_text(position)
     return Page([], then, [row[0] for row in rows])
 
 
-def position_of(cursor: str | None, state: int) -> tuple[Any, ...]:
-    """Parse the position of the last job read; refuse text that the store did not write."""
+def position_of(
+    cursor: str | None, walks: Sequence[IndexWalk]
+) -> tuple[int, tuple[Any, ...]]:
+    """Parse the part and the position of the last job read.
+
+    Refuse text that the store did not write.
+    """
     if cursor is None:
-        return ()
+        return 0, ()
     try:
-        position = _position_decoder.decode(cursor)
+        part, position = _position_decoder.decode(cursor)
     except msgspec.DecodeError:
-        position = ()
-    if len(position) != len(walk_of(state).order):
+        raise invalid_cursor(cursor) from None
+    if not 0 <= part < len(walks):
         raise invalid_cursor(cursor)
-    return position
+    if len(position) not in (0, len(walks[part].order)):
+        raise invalid_cursor(cursor)
+    return part, position
 
 
-def find_in_state(
+def find_in_walk(
     db: Database,
-    query: Query,
-    mark: SqliteBulkMark,
-    state: int,
+    walk: IndexWalk,
+    where: str,
+    values: Sequence[Any],
     after: tuple[Any, ...],
     room: int,
 ) -> list[tuple[Any, ...]]:
-    """Return at most `room` jobs of one state after a position, in the order of its index."""
-    source, _, order = walk_of(state)
-    where, values = matching_conditions(query, mark, state)
+    """Return at most `room` jobs after a position, in the order of the index."""
+    source, condition, order = walk
+    where = f"{condition} {where}"
     columns = ", ".join(order)
     if after:
         where += f" and ({columns}) > ({', '.join('?' * len(order))})"
@@ -139,14 +157,14 @@ def still_matches(
 ) -> bool:
     """Whether a job that was just found still matches."""
     where, values = matching_conditions(query, mark, state)
-    sql = f"select 1 from job where {where} and id = ?"  # noqa: S608 - ours
+    sql = f"select 1 from job where true {where} and id = ?"  # noqa: S608 - ours
     return bool(db.rows(sql, (*values, job_id)))
 
 
 def matching_conditions(
     query: Query, mark: SqliteBulkMark, state: int
 ) -> tuple[str, list[Any]]:
-    """Return the conditions of the query for one state, up to the mark."""
+    """Return the conditions of the query for jobs of one state, up to the mark."""
     where, values = conditions(query, dead=state == DEAD)
     if state == DEAD:
         beyond, limits = "coalesce(died_no, 0) <= ?", [mark.deaths]
@@ -156,4 +174,4 @@ def matching_conditions(
         beyond, limits = "seq <= ? and created_at <= ?", [mark.seq, mark.at]
     if state == RUNNING:
         beyond += " and not cancel"  # such jobs are being cancelled already
-    return f"{walk_of(state).condition} {where} and {beyond}", [*values, *limits]
+    return f"{where} and {beyond}", [*values, *limits]

@@ -14,6 +14,7 @@ from durio.stores.sqlite.caller_transaction import write_joined
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.effects import write_log_effects
 from durio.stores.sqlite.enqueue import enqueue_jobs, insert_into_full
+from durio.stores.sqlite.gate_upkeep import change_gates, pass_changed
 from durio.stores.sqlite.records import check_versions, write_puts
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -32,13 +33,15 @@ def commit_effects(tx: SqliteTransaction, *, request: CommitRequest) -> Committe
     """Check, then write; EffectsRefused rolls back what was written."""
     effects, all_new, enters, note = request
     check_versions(tx, effects.puts)
+    gates = change_gates(tx, effects.gates)
     enqueued = enqueue_effects(tx, effects, enters=enters)
     check_jobs(effects.jobs, enqueued, all_new=all_new)
     versions = write_puts(tx, effects.puts)
     write_log_effects(tx, effects)
+    pass_changed(tx, effects.gates)
     if note is not None:
         write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
-    return Committed(enqueued, versions)
+    return Committed(enqueued, versions, gates=gates)
 
 
 def enqueue_effects(

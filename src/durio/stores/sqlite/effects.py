@@ -9,6 +9,7 @@ from durio.ports.conflicts import Conflict, EffectsRefused
 from durio.stores.commit_rules import check_jobs
 from durio.stores.sqlite.bounds import forget_guards
 from durio.stores.sqlite.enqueue import insert_into_full
+from durio.stores.sqlite.gate_upkeep import change_gates, pass_changed
 from durio.stores.sqlite.logs import extend_waits, write_appends
 from durio.stores.sqlite.records import check_versions, write_puts
 from durio.stores.sqlite.write_session import SqliteTransaction
@@ -22,6 +23,7 @@ def write_effects(tx: SqliteTransaction, effects: Effects) -> None:
     Full and closed queues accept the jobs, because they continue accepted work.
     """
     check_versions(tx, effects.puts)
+    change_gates(tx, effects.gates)
     if effects.jobs:
         tx.enters_closed = True
         try:
@@ -31,6 +33,7 @@ def write_effects(tx: SqliteTransaction, effects: Effects) -> None:
         check_jobs(effects.jobs, enqueued, all_new=True)
     write_puts(tx, effects.puts)
     write_log_effects(tx, effects)
+    pass_changed(tx, effects.gates)
 
 
 def write_log_effects(tx: SqliteTransaction, effects: Effects) -> None:

@@ -8,32 +8,34 @@ the callers. A job that returns an already stored job needs no room.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from durio.model.errors import InvariantBroken
 from durio.model.job import BLOCKED, READY, SCHEDULED, KeyClaim, NewJob
 from durio.model.keys import KeyAnswer, key_answer
-from durio.model.ties import encode_ties
+from durio.model.ties import encode_ties, load_ties
 from durio.model.tx import Joinable
-from durio.ports.enqueue import Enqueued, Full
+from durio.ports.enqueue import Enqueued
+from durio.stores.job_rules import expiry_puts
 from durio.stores.sqlite.bounds import (
     SqliteNoRoom,
     changed_bounds,
     clear_refusals,
-    closed_refusal,
     declare_bounds,
     enter_lane,
     enter_lane_blocked,
     guard_of,
-    refusal_of,
+    refusal_for_jobs,
     subtract_from_depth,
     undo_if_full,
 )
 from durio.stores.sqlite.caller_transaction import write_joined
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
+from durio.stores.sqlite.gates import enter_gates, enter_new, leave_gates
 from durio.stores.sqlite.keys import HeldKey, find_holder, take_key
 from durio.stores.sqlite.logs import read_lengths
+from durio.stores.sqlite.records import write_puts
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -46,7 +48,7 @@ INSERT_QUEUE = statement("insert_queue")
 READ_CLAIM_STATE = statement("read_claim_state")
 
 KEY = NewJob._fields.index("key")
-NO_KEY_OR_TIES = (None, None, ())  # the fields from `key` on
+PLAIN_END = (None, None, (), (), None)  # the fields from `key` on, of a plain job
 STATE, RUN_AT = 3, 6  # places in the values of `insert_job`
 
 
@@ -106,16 +108,19 @@ def insert_all(
     tx: SqliteTransaction, jobs: Sequence[NewJob], lanes: set[str]
 ) -> list[Enqueued]:
     ensure_lanes(tx, lanes)
-    if all(job[KEY:] == NO_KEY_OR_TIES for job in jobs):
+    if all(job[KEY:] == PLAIN_END for job in jobs):
         return insert_plain(tx, jobs)
     if all(job.key is None for job in jobs):
-        return insert_without_keys(tx, jobs)
-    return [
-        insert_without_keys(tx, (job,))[0]
-        if job.key is None
-        else enqueue_keyed(tx, job, job.key)
-        for job in jobs
-    ]
+        answers = insert_without_keys(tx, jobs)
+    else:
+        answers = [
+            insert_without_keys(tx, (job,))[0]
+            if job.key is None
+            else enqueue_keyed(tx, job, job.key)
+            for job in jobs
+        ]
+    write_puts(tx, expiry_puts(jobs, answers))
+    return answers
 
 
 def insert_into_full(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -182,20 +187,6 @@ def check_room_without_keys(tx: SqliteTransaction, call: Sequence[NewJob]) -> No
         raise SqliteNoRoom(full)
 
 
-def refusal_for_jobs(tx: SqliteTransaction, jobs: Collection[NewJob]) -> Full | None:
-    """Return why these jobs may not enter if all of them are new; None if they may.
-
-    A bound does not refuse a job that waits for a log.
-    """
-    starting = Counter({job.lane: 0 for job in jobs})
-    starting.update(job.lane for job in jobs if job.wait is None)
-    for lane, count in starting.items():
-        full = refusal_of(tx, lane, count) if count else closed_refusal(tx, lane)
-        if full is not None:
-            return full
-    return None
-
-
 # --- one by one
 
 
@@ -237,6 +228,8 @@ def insert_without_keys(
     logs = list({job.wait.log for job in jobs if job.wait is not None})
     lengths = read_lengths(tx.db, logs) if logs else {}
     rows = [tied_row(tx, job, lengths) for job in jobs]
+    blocked = {row[0] for row in rows if row[STATE] == BLOCKED}
+    entering = block_for_gates(jobs, rows)
     tx.db.rows("savepoint inserting")
     inserted = tx.db.changed_by_many(INSERT_TIED_JOB, rows)
     if inserted < len(rows):
@@ -246,11 +239,13 @@ def insert_without_keys(
         is_new = [True] * len(rows)
     tx.db.rows("release inserting")
     new = [job for job, created in zip(jobs, is_new, strict=True) if created]
-    blocked = {row[0] for row in rows if row[STATE] == BLOCKED}
     insert_waits(tx, [job for job in new if job.id in blocked])
     enter_lanes(tx, new)
+    passed = set[bytes]()
+    if entering:
+        passed = enter_new(tx, [job for job in new if job.id in entering])
     return [
-        Enqueued(job.id, True, row[STATE])
+        Enqueued(job.id, True, READY if job.id in passed else row[STATE])
         if created
         else answer_from_stored(tx, job.id)
         for job, row, created in zip(jobs, rows, is_new, strict=True)
@@ -268,6 +263,16 @@ def tied_row(
         row[STATE], row[RUN_AT] = BLOCKED, job.run_at
     row.append(encode_ties(job))
     return row
+
+
+def block_for_gates(jobs: Sequence[NewJob], rows: Sequence[list[Any]]) -> set[bytes]:
+    """Let jobs that are due be stored as blocked if they have gates; return their ids."""
+    entering = set[bytes]()
+    for job, row in zip(jobs, rows, strict=True):
+        if job.gates and row[STATE] == READY:
+            row[STATE] = BLOCKED
+            entering.add(job.id)
+    return entering
 
 
 def insert_waits(tx: SqliteTransaction, blocked: Sequence[NewJob]) -> None:
@@ -345,7 +350,7 @@ def enqueue_keyed(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued:
     """Store a new job that takes the key; a debounced one waits first."""
     delay = key.delay_seconds
-    if job.wait is not None or job.on_end:
+    if job.wait is not None or job.on_end or job.gates:
         if delay > 0:
             job = job._replace(run_at=None, delay_seconds=delay)
         (answer,) = insert_without_keys(tx, (job,))
@@ -361,11 +366,12 @@ def insert_holder(tx: SqliteTransaction, job: NewJob, key: KeyClaim) -> Enqueued
 def rewrite_holder(
     tx: SqliteTransaction, job: NewJob, key: KeyClaim, held: HeldKey
 ) -> Enqueued:
-    """Give the waiting holder this job's arguments and due time.
+    """Give the waiting holder this job's arguments, due time and gates.
 
     A node of a plan gets the arguments only.
     """
-    if held.has_ties:
+    ties = None if held.ties is None else load_ties(held.ties)
+    if ties is not None and (ties.wait is not None or ties.on_end):
         tx.db.rows(REWRITE_TIED_JOB, (held.id, job.payload))
         take_key(tx, held.id, key)
         same_args = held.holder.same_args
@@ -378,10 +384,14 @@ def rewrite_holder(
     _, lane, rank, state, task, payload, run_at, opts, _, mode, _ = row_of(
         tx, job, run_at
     )
-    new = (held.id, lane, rank, state, task, payload, run_at, opts, mode)
+    gates = encode_ties(job._replace(wait=None, on_end=()))
+    new = (held.id, lane, rank, state, task, payload, run_at, opts, mode, gates)
     if lane != held.lane:
         enter_lane(tx, lane)
         subtract_from_depth(tx, held.lane)
+    leave_gates(tx, ((held.seq, held.ties),))
     tx.db.rows(REWRITE_JOB, new)
     take_key(tx, held.id, key)
+    if gates is not None and state == READY and enter_gates(tx, (held.seq,)):
+        state = BLOCKED
     return Enqueued(held.id, False, state, held.holder.same_args, replaced=True)

@@ -21,6 +21,8 @@ from durio.stores.sqlite.bounds import subtract_from_depth
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Row
 from durio.stores.sqlite.finish import SqliteRecordedOutcomes, record_outcomes
+from durio.stores.sqlite.gate_upkeep import settle_gates
+from durio.stores.sqlite.gates import enter_tied, start_gated
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -34,6 +36,9 @@ LOOK_PACKED = statement("look_packed")
 CLAIM_READY = statement("claim_ready")
 LOOK_KNOWN = statement("look_known")
 CLAIM_KNOWN = statement("claim_known")
+FIND_NEXT_JOBS = statement("find_next_jobs")
+LOOK_CHOSEN = statement("look_chosen")
+CLAIM_CHOSEN = statement("claim_chosen")
 FREE_KEY = statement("free_key")
 READ_HELD_CLAIMS = statement("read_held_claims")
 
@@ -71,19 +76,22 @@ class SqliteExchange(SqliteCapability):
             claims = claimed_before(tx, worker) if resync else []
             due = promote_lanes(tx, lanes, worker)
             more = claim_lanes(tx, worker, lanes, want, known, claims)
+            settles_in = settled_in(tx)
             return Exchanged(
-                claims,
-                recorded.rejected,
-                recorded.cancelled,
-                more,
-                due,
-                0.0 if tx.has_marked_logs else None,
+                claims, recorded.rejected, recorded.cancelled, more, due, settles_in
             )
 
         # A power cut ends every worker of this file, so claims alone need no flush.
         return await self.context.writer.write(
             work, rows=len(outcomes) + max(want, 1), durable=bool(outcomes)
         )
+
+
+def settled_in(tx: SqliteTransaction) -> float | None:
+    """Return when `settle` has work, as far as this transaction knows."""
+    if tx.has_marked_logs:
+        return 0.0
+    return None if tx.gate_due is None else max(0.0, tx.gate_due - tx.now)
 
 
 def claimed_before(tx: SqliteTransaction, worker: int) -> list[Claim]:
@@ -99,7 +107,7 @@ def promote_lanes(
     for lane in dict.fromkeys(name for name, _ in lanes):  # a lane may occur twice
         due = tx.db.value(NEXT_DUE_IN_LANE, (lane,))
         if due is not None and due <= tx.now:
-            tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))
+            enter_tied(tx, tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX)))
             tx.wake(lane, except_worker=worker)
             due = tx.db.value(NEXT_DUE_IN_LANE, (lane,))
         if due is not None and (nearest is None or due < nearest):
@@ -117,11 +125,19 @@ def claim_lanes(
 ) -> bool:
     """Claim in lane order into `claims`; return whether a lane may have more."""
     lease = (worker, tx.boot, tx.monotonic_seconds)
-    if want <= 0 or not tx.db.rows(HAS_VALID_LEASE, lease):
+    if want <= 0 or not (found := tx.db.rows(HAS_VALID_LEASE, lease)):
         return False
     more = False
+    has_tickets = pass_due_gates(tx, *found[0])
     names = None if known is None else msgspec.json.encode(list(known)).decode()
     for lane, limit in lanes:
+        if has_tickets:
+            room = min(limit, want)
+            some = claim_in_turn(tx, worker, lane, room, names)
+            want -= len(some)
+            more = more or len(some) == room
+            claims += some
+            continue
         room = jobs_within_bytes(tx, lane, min(limit, want))
         if room <= 0:
             continue
@@ -135,6 +151,18 @@ def claim_lanes(
         more = more or len(some) == room
         claims += some
     return more
+
+
+def pass_due_gates(tx: SqliteTransaction, has_tickets: int, due: float | None) -> bool:
+    """Let jobs pass gates whose time has come; return whether any job has a ticket."""
+    if due is not None and due <= tx.now:
+        settled = settle_gates(tx, PROMOTED_MAX)
+        due = settled.next_due_seconds
+        due = None if due is None else tx.now + due
+        has_tickets = has_tickets or settled.count
+    if due is not None:
+        tx.gate_due = due
+    return bool(has_tickets)
 
 
 def jobs_within_bytes(tx: SqliteTransaction, lane: str, room: int) -> int:
@@ -177,6 +205,42 @@ def unpack(fields: list[Any]) -> Claim:
     return Claim._make(fields)
 
 
+def claim_in_turn(
+    tx: SqliteTransaction, worker: int, lane: str, room: int, names: str | None
+) -> list[Claim]:
+    """Claim jobs from a lane where some have passed gates.
+
+    Places that are held until the start let others pass, which may be claimed at once.
+    """
+    claims: list[Claim] = []
+    has_more = True
+    while has_more and len(claims) < room:
+        found = tx.db.rows(FIND_NEXT_JOBS, (lane, room - len(claims), names))
+        totals = accumulate(size for _, size, _ in found)
+        fits = sum(total <= CLAIM_BYTES_MAX for total in totals) + 1
+        held = {seq: held for seq, _, held in found[:fits]}
+        if not held:
+            break
+        seqs = msgspec.json.encode(list(held)).decode()
+        rows = tx.db.rows(LOOK_CHOSEN, (seqs,))
+        tx.db.rows(CLAIM_CHOSEN, (worker, seqs, tx.now))
+        note_special(tx, rows)
+        subtract_from_depth(tx, lane, len(rows))
+        claims += [Claim(*row[:WIDTH]) for row in rows]
+        has_more = fits >= len(found) and start_gated(
+            tx,
+            [(*row[-2:], held[row[-2]]) for row in rows if held[row[-2]] is not None],
+        )
+    return claims
+
+
+def note_special(tx: SqliteTransaction, rows: Sequence[Row]) -> None:
+    """Note claimed jobs with ties or a key, and free keys held only while waiting."""
+    tx.special.update(row[0] for row in rows if has_ties(row))
+    if any(map(claimed_key, rows)):
+        free_waiting_keys(tx, [row for row in rows if claimed_key(row) is not None])
+
+
 def claim_rows(
     tx: SqliteTransaction, worker: int, lane: str, room: int, names: str | None
 ) -> list[Row]:
@@ -188,9 +252,7 @@ def claim_rows(
         rows = tx.db.rows(LOOK_KNOWN, (lane, room, names))
         if rows:
             tx.db.rows(CLAIM_KNOWN, (worker, lane, len(rows), tx.now, names))
-    tx.special.update(row[0] for row in rows if has_ties(row))
-    if any(map(claimed_key, rows)):
-        free_waiting_keys(tx, [row for row in rows if claimed_key(row) is not None])
+    note_special(tx, rows)
     return rows
 
 

@@ -7,11 +7,13 @@ consequences for keys, retention and waiting workers in the same transaction.
 
 from typing import NamedTuple
 
-from durio.model.job import CANCELLED, DEAD, READY
+from durio.model.gate import FINAL
+from durio.model.job import BLOCKED, CANCELLED, DEAD, READY
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
 from durio.model.ties import EndedJob, entry_body
 from durio.stores.sqlite.bounds import add_to_depth
 from durio.stores.sqlite.death_counts import count_death
+from durio.stores.sqlite.gates import enter_gates, give_back, has_gates, leave_gates
 from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.logs import append_ends
 from durio.stores.sqlite.statements import statement
@@ -58,9 +60,11 @@ def leave_running(
     rows = tx.db.rows(LEAVE_RUNNING, values)
     if not rows:
         return None
-    state, key, mode, lane, task, ties = rows[0]
+    state, key, mode, lane, task, seq, ties = rows[0]
     if state <= READY:
         add_to_depth(tx, lane)  # without a check: the job was accepted before
+        if ties is not None and has_gates(ties):
+            state = go_back(tx, seq, state, again=outcome.again_from_gates)
     if state == READY:
         tx.wake(lane, except_worker=except_worker)
     elif state > READY:
@@ -69,9 +73,21 @@ def leave_running(
         if ties is not None:
             body = entry_body(state, None, outcome.error)
             append_ends(tx, (EndedJob(outcome.id, state, ties, body),))
+            leave_gates(tx, ((seq, ties),))
         gone = state == CANCELLED and keeps_nothing(outcome.keep)
         free_key_at_end(tx, outcome.id, state, key, mode, gone=gone)
     return SqliteExit(state, lane, task)
+
+
+def go_back(tx: SqliteTransaction, seq: int, state: int, *, again: bool) -> int:
+    """Let a job with gates wait again; return its state.
+
+    It keeps its places in its queue, and else those that it holds until its end.
+    """
+    if state == READY and not again:
+        return READY
+    give_back(tx, seq, FINAL)
+    return BLOCKED if state == READY and enter_gates(tx, (seq,)) else state
 
 
 def free_key_at_end(

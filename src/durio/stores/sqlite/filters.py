@@ -26,40 +26,58 @@ class IndexWalk(NamedTuple):
     order: tuple[str, ...]  # the columns of the index
 
 
-WALKS = {
-    SCHEDULED: IndexWalk(
-        "job indexed by job_scheduled", "state = 0", ("queue", "run_at", "seq")
+IN_GATED = (
+    "(select job.* from gated cross join job using (seq) where gated.{} is not null)"
+)
+WALKS: dict[int, tuple[IndexWalk, ...]] = {
+    SCHEDULED: (
+        IndexWalk(
+            "job indexed by job_scheduled", "state = 0", ("queue", "run_at", "seq")
+        ),
     ),
-    # The table `waits` has the blocked jobs.
-    BLOCKED: IndexWalk(
-        "(select job.* from waits cross join job using (seq))", "state = 1", ("seq",)
+    # The table `waits` has the jobs that wait for logs, `gated` those before gates.
+    BLOCKED: (
+        IndexWalk(
+            "(select job.* from waits cross join job using (seq))",
+            "state = 1",
+            ("seq",),
+        ),
+        IndexWalk(IN_GATED.format("gate"), "state = 1", ("seq",)),
     ),
-    READY: IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
-    RUNNING: IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),
+    # First those that have passed gates: one that is released joins the others.
+    READY: (
+        IndexWalk(IN_GATED.format("newest"), "state = 1", ("seq",)),
+        IndexWalk("job indexed by job_ready", "state = 2", ("queue", "rank", "seq")),
+    ),
+    RUNNING: (IndexWalk("job indexed by job_running", "state = 3", ("worker", "seq")),),
     # No condition on the state, so that counting reads only the index.
-    DEAD: IndexWalk(
-        "job indexed by job_dead", "died_at is not null", ("died_at", "queue", "seq")
+    DEAD: (
+        IndexWalk(
+            "job indexed by job_dead",
+            "died_at is not null",
+            ("died_at", "queue", "seq"),
+        ),
     ),
 }
 
 
-def walk_of(state: int) -> IndexWalk:
-    """Return the index of a state; a state without an index is read by arrival."""
-    return WALKS.get(state) or IndexWalk("job", f"state = {int(state)}", ("seq",))
+def walks_of(state: int) -> tuple[IndexWalk, ...]:
+    """Return how to read the jobs of a state, part by part.
+
+    A state without an index is read by arrival.
+    """
+    return WALKS.get(state) or (IndexWalk("job", f"state = {int(state)}", ("seq",)),)
 
 
 def state_conditions(query: Query) -> tuple[str, list[Any]]:
-    """Return all conditions, states included, for pages."""
+    """Return the conditions for pages; a single state is that of the source."""
     states = query.possible_states
     where, values = conditions(query, dead=states == (DEAD,))
     if states is None:
         return where, values
-    # Literals, not parameters: SQLite must see the values to use a partial index.
-    named = [str(int(state)) for state in states]
-    part = f"state = {named[0]}" if len(named) == 1 else one_of(named)
-    if states == (DEAD,):
-        part += " and died_at is not null"  # the condition of the index
-    return f"{where} and {part}", values
+    if len(states) == 1:
+        return where, values  # the source says which
+    return f"{where} and {one_of(states)}", values
 
 
 def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
@@ -90,6 +108,18 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
     return "".join(f" and {part}" for part in parts), values
 
 
-def one_of(named: Sequence[str]) -> str:
-    """Return the condition for any of several states; without states, for no job."""
-    return f"state in ({', '.join(named)})"
+PASSED = "exists (select 1 from gated where gated.seq = job.seq and newest is not null)"
+
+
+def one_of(states: Sequence[int]) -> str:
+    """Return the condition for any of several states; without states, for no job.
+
+    A ready job that has passed gates is stored as blocked.
+    """
+    # Literals, not parameters: SQLite must see the values to use a partial index.
+    part = f"state in ({', '.join(str(int(state)) for state in states)})"
+    if (READY in states) is (BLOCKED in states):
+        return part
+    if READY in states:
+        return f"({part} or (state = 1 and {PASSED}))"
+    return f"({part} and not (state = 1 and {PASSED}))"

@@ -22,6 +22,8 @@ from durio.ports.conflicts import Conflict
 from durio.ports.exchange import Rejected
 from durio.stores.sqlite.effects import with_effects
 from durio.stores.sqlite.exit import keeps_nothing, leave_running
+from durio.stores.sqlite.gate_upkeep import change_gates, pass_changed
+from durio.stores.sqlite.gates import leave_gates
 from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.logs import append_ends, extend_waits
 from durio.stores.sqlite.statements import statement
@@ -42,6 +44,13 @@ PACKED_BYTES_MAX = 64 << 20  # of results; SQLite refuses a text of more than 1 
 
 # By job: why its effects could not be written.
 OutcomeConflicts = dict[bytes, Conflict]
+
+
+class EndedTies(NamedTuple):
+    """Jobs with ties that are done: entries for logs, and their gates."""
+
+    entries: list[EndedJob]
+    gated: list[tuple[int, str]]  # seq, ties
 
 
 class SqliteRecordedOutcomes(NamedTuple):
@@ -116,15 +125,22 @@ def record_done(
                 is_taken = write_done(tx, worker, outcome, ended)
             if not is_taken:
                 refused.append(outcome)
-    if ended:
-        append_ends(tx, ended)
+    settle_ends(tx, ended)
     return refused
+
+
+def settle_ends(tx: SqliteTransaction, ended: EndedTies) -> None:
+    if ended.entries:
+        append_ends(tx, ended.entries)
+    if ended.gated:
+        leave_gates(tx, ended.gated)
 
 
 def finish_quickly(
     tx: SqliteTransaction, worker: int, done: list[Outcome]
-) -> tuple[set[bytes], list[EndedJob]]:
+) -> tuple[set[bytes], EndedTies]:
     """Finish what one statement can finish; return its ids, and the jobs with ties."""
+    ended = EndedTies([], [])
     special = tx.special
     usual = [o for o in done if o.keep is None and o.effects is None]
     plain = [o for o in usual if o.id not in special]
@@ -132,24 +148,29 @@ def finish_quickly(
     if plain and finish_packed(tx, worker, plain, has_ties=False):
         quick = {o.id for o in plain}
     if len(plain) == len(usual):
-        return quick, []
+        return quick, ended
     # Special jobs have a key or ties.
     others = {o.id: o for o in usual if o.id in special and not o.is_quiet}
     ties = read_ties(tx, list(others.values()))
     tied = [others[job_id] for job_id in ties]
     if not tied or not finish_packed(tx, worker, tied, has_ties=True):
-        return quick, []
+        return quick, ended
     special.difference_update(ties)
-    ended = [
-        EndedJob(o.id, DONE, ties[o.id], entry_body(DONE, o.result, None)) for o in tied
-    ]
+    for each in tied:
+        seq, text = ties[each.id]
+        body = entry_body(DONE, each.result, None)
+        ended.entries.append(EndedJob(each.id, DONE, text, body))
+        ended.gated.append((seq, text))
     return quick | ties.keys(), ended
 
 
-def read_ties(tx: SqliteTransaction, done: Sequence[Outcome]) -> dict[bytes, str]:
-    """Return the ties of those that have some, and no key."""
+def read_ties(
+    tx: SqliteTransaction, done: Sequence[Outcome]
+) -> dict[bytes, tuple[int, str]]:
+    """Return seq and ties of those that have ties, and no key."""
     numbers = msgspec.json.encode([0] * len(done)).decode()
-    return dict(tx.db.rows(READ_TIES_OF, (ids(done), numbers)))
+    rows = tx.db.rows(READ_TIES_OF, (ids(done), numbers))
+    return {job_id: (seq, ties) for job_id, seq, ties in rows}
 
 
 def finish_packed(
@@ -201,13 +222,14 @@ def finish_with_effects(
     found: list[Conflict] = []
 
     def finish() -> bool:
-        ended: list[EndedJob] = []
+        ended = EndedTies([], [])
         is_taken = write_done(tx, worker, outcome, ended)
-        append_ends(tx, ended)
+        settle_ends(tx, ended)
         return is_taken
 
-    # `write_done` extends waits: after the entries of this job they might be over.
-    effects = outcome.effects and outcome.effects._replace(extends=())
+    # `write_done` extends waits: after the entries of this job they might be over. It changes
+    # gates too: before another job takes the place of this one.
+    effects = outcome.effects and outcome.effects._replace(extends=(), gates=())
     taken = with_effects(tx, effects, finish, found)
     if found:
         conflicts[outcome.id] = found[0]
@@ -215,7 +237,7 @@ def finish_with_effects(
 
 
 def write_done(
-    tx: SqliteTransaction, worker: int, outcome: Outcome, ended: list[EndedJob]
+    tx: SqliteTransaction, worker: int, outcome: Outcome, ended: EndedTies
 ) -> bool:
     """Finish one job and free its key; collect it in `ended` if it has ties."""
     fence = (outcome.id, outcome.claim_no, worker)
@@ -229,16 +251,21 @@ def write_done(
         rows = tx.db.rows(FINISH_DONE, (*fence, *ends, *kept))
     if rows and outcome.effects is not None:
         extend_waits(tx, outcome.effects.extends)
-    for job_id, key, mode, ties in rows:
+        change_gates(tx, outcome.effects.gates)
+        pass_changed(tx, outcome.effects.gates)
+    for seq, job_id, key, mode, ties in rows:
         if key is not None:
             if keeps_nothing(outcome.keep):
                 free_for_good(tx, job_id, key)
             else:
                 free_at_end(tx, job_id, key, mode, DONE)
-        if ties is not None and not outcome.is_quiet:
+        if ties is None:
+            continue
+        ended.gated.append((seq, ties))
+        if not outcome.is_quiet:
             tx.db.rows(WRITE_TIES, (job_id, None))
             body = entry_body(DONE, outcome.result, None)
-            ended.append(EndedJob(job_id, DONE, ties, body))
+            ended.entries.append(EndedJob(job_id, DONE, ties, body))
     return bool(rows)
 
 

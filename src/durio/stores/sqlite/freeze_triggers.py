@@ -15,7 +15,7 @@ FIND_FREEZE_TRIGGERS = statement("find_freeze_triggers")
 
 COPIED = (
     *("job", "uniq", "queue", "tally", "audit", "doc", "protocol"),
-    *("record", "log", "entry", "waits"),
+    *("record", "log", "entry", "waits", "gate", "gated", "ticket"),
 )
 # By trigger event: the name of the row that it is about.
 TRIGGER_ROWS = {"after insert": "new", "before update": "old", "before delete": "old"}

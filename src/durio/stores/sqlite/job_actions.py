@@ -1,4 +1,4 @@
-"""Apply operators' actions to jobs: cancel, retry, discard, run now, move, rename, restore.
+"""Apply operators' actions to jobs: cancel, kill, retry, discard, run now, move, rename.
 
 A job's key is freed when the job ends. A retry takes the key again. If another job holds
 the key, the retried job stays unchanged, because otherwise two jobs with one key would run.
@@ -14,7 +14,7 @@ from durio.model.job import BLOCKED, CANCELLED, DEAD, DONE, READY, RUNNING, Stor
 from durio.model.keys import WINDOW, payload_digest
 from durio.model.names import namespace_of
 from durio.model.outcome import KeepRule
-from durio.model.ties import EndedJob, load_ties
+from durio.model.ties import EndedJob, entry_body, load_ties
 from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
@@ -22,12 +22,13 @@ from durio.ports.control import (
     AuditNote,
     CancelJobs,
     DiscardJobs,
+    KillJobs,
     MoveJobs,
     RenameJobs,
     RetryJobs,
     RunJobsNow,
 )
-from durio.stores.job_rules import retention_of
+from durio.stores.job_rules import retention_of, without_expiry
 from durio.stores.sqlite.audit import write_audit_line, write_audit_note
 from durio.stores.sqlite.bounds import (
     add_to_depth,
@@ -36,10 +37,11 @@ from durio.stores.sqlite.bounds import (
 )
 from durio.stores.sqlite.bulk import SqliteBulkMark, still_matches
 from durio.stores.sqlite.database import Database
-from durio.stores.sqlite.death_counts import next_death
+from durio.stores.sqlite.death_counts import count_death, next_death
 from durio.stores.sqlite.effects import write_effects
 from durio.stores.sqlite.exit import keeps_nothing
-from durio.stores.sqlite.keys import free_for_good
+from durio.stores.sqlite.gates import enter_gates, leave_gates
+from durio.stores.sqlite.keys import free_at_end, free_for_good
 from durio.stores.sqlite.logs import append_ends, is_over, mark_quiet
 from durio.stores.sqlite.rename_jobs import has_task, rename_job
 from durio.stores.sqlite.statements import statement
@@ -48,6 +50,8 @@ from durio.stores.sqlite.write_session import SqliteTransaction
 FIND_STATE_AND_LANE = statement("find_state_and_lane")
 CANCEL_WAITING = statement("cancel_waiting")
 CANCEL_RUNNING = statement("cancel_running")
+KILL_WAITING = statement("kill_waiting")
+SET_OPTIONS = statement("set_options")
 SET_RETENTION = statement("set_retention")
 DELETE_JOB = statement("delete_job")
 FIND_KEY_OF_FINAL_JOB = statement("find_key_of_final_job")
@@ -57,6 +61,7 @@ DISCARD_JOB = statement("discard_job")
 RUN_JOB_NOW = statement("run_job_now")
 MOVE_JOB = statement("move_job")
 MOVE_WAIT = statement("move_wait")
+MOVE_GATED = statement("move_gated")
 BLOCK_JOB = statement("block_job")
 INSERT_WAIT = statement("insert_wait")
 STOP_WAITING = statement("stop_waiting")
@@ -128,15 +133,16 @@ def act_on_job(
 ) -> int | None:
     """Act on one job, depending on its state; return the state after."""
     match action:
-        case CancelJobs():
-            return cancel_job(tx, job_id, state, action)
+        case CancelJobs() | KillJobs():
+            return end_job(tx, job_id, state, action)
         case DiscardJobs():
-            return discard_job(tx, job_id, state)
+            return discard_job(tx, job_id, state, action)
         case RunJobsNow():
             return run_job_now(tx, job_id, state)
         case MoveJobs():
             tx.db.rows(MOVE_JOB, (job_id, action.lane))
             tx.db.rows(MOVE_WAIT, (job_id, action.lane))
+            tx.db.rows(MOVE_GATED, (job_id, action.lane))
             return state
         case RenameJobs():
             if state in action.states:
@@ -144,6 +150,14 @@ def act_on_job(
             return state
         case RetryJobs():
             return retry_job(tx, job_id, state, action.payload)
+
+
+def end_job(
+    tx: SqliteTransaction, job_id: bytes, state: int, action: CancelJobs | KillJobs
+) -> int:
+    if isinstance(action, KillJobs):
+        return kill_job(tx, job_id, state, action)
+    return cancel_job(tx, job_id, state, action)
 
 
 def cancel_job(
@@ -157,7 +171,7 @@ def cancel_job(
     retention, as_dead = tx.retention, action.is_kept_as_dead
     seconds = retention.dead_seconds if as_dead else retention.done_seconds
     values = (job_id, tx.now, tx.now + seconds, action.reason)
-    key, opts, lane, ties = tx.db.rows(CANCEL_WAITING, values)[0]
+    key, opts, lane, seq, ties = tx.db.rows(CANCEL_WAITING, values)[0]
     subtract_from_depth(tx, lane)
     if state == BLOCKED:
         tx.db.rows(STOP_WAITING, (job_id,))
@@ -165,6 +179,7 @@ def cancel_job(
         free_for_good(tx, job_id, key)
     if ties is not None and not action.is_quiet:
         append_ends(tx, (EndedJob(job_id, CANCELLED, ties, None),))
+    leave_gates(tx, ((seq, ties),))
     keep = retention_of(opts)
     if keep is not None:
         apply_retention(tx, job_id, keep)
@@ -177,6 +192,26 @@ def cancel_running(tx: SqliteTransaction, job_id: bytes, action: CancelJobs) -> 
     if action.is_quiet:
         mark_quiet(tx, job_id, action.reason)
     return RUNNING
+
+
+def kill_job(tx: SqliteTransaction, job_id: bytes, state: int, action: KillJobs) -> int:
+    """Make a waiting job dead."""
+    if state not in action.states:
+        return state
+    gone_at = tx.now + tx.retention.dead_seconds
+    values = (job_id, tx.now, gone_at, action.reason, action.error.decode())
+    key, mode, lane, task, seq, ties = tx.db.rows(KILL_WAITING, values)[0]
+    subtract_from_depth(tx, lane)
+    if state == BLOCKED:
+        tx.db.rows(STOP_WAITING, (job_id,))
+    count_death(tx, job_id, lane, task)
+    if ties is not None:
+        body = entry_body(DEAD, None, action.error)
+        append_ends(tx, (EndedJob(job_id, DEAD, ties, body),))
+    leave_gates(tx, ((seq, ties),))
+    if key is not None:
+        free_at_end(tx, job_id, key, mode, DEAD)
+    return DEAD
 
 
 def apply_retention(tx: SqliteTransaction, job_id: bytes, keep: KeepRule) -> None:
@@ -193,12 +228,17 @@ def retry_job(
     """Restart a dead or cancelled job; leave others unchanged."""
     if state not in (DEAD, CANCELLED) or not retake_key(tx, job_id, payload):
         return state
-    for lane, ties in tx.db.rows(RETRY_JOB, (job_id, payload, tx.now)):
+    for lane, seq, ties, opts in tx.db.rows(RETRY_JOB, (job_id, payload, tx.now)):
         add_to_depth(tx, lane)
+        unexpiring = None if opts is None else without_expiry(opts)
+        if unexpiring is not None:
+            tx.db.rows(SET_OPTIONS, (job_id, unexpiring))
         wait = None if ties is None else load_ties(ties).wait
         if wait is not None and not is_over(tx, *wait):
             tx.db.rows(BLOCK_JOB, (job_id,))
             tx.db.rows(INSERT_WAIT, (job_id, *wait, 0.0, lane))
+            return BLOCKED
+        if ties is not None and enter_gates(tx, (seq,)):
             return BLOCKED
         tx.wake(lane)
     return READY
@@ -217,15 +257,19 @@ def retake_key(tx: SqliteTransaction, job_id: bytes, payload: bytes | None) -> b
 
 def run_job_now(tx: SqliteTransaction, job_id: bytes, state: int) -> int:
     """Make a scheduled job ready; leave other jobs unchanged."""
-    for (lane,) in tx.db.rows(RUN_JOB_NOW, (job_id, tx.now)):
+    for lane, seq in tx.db.rows(RUN_JOB_NOW, (job_id, tx.now)):
+        if seq is not None and enter_gates(tx, (seq,)):
+            return BLOCKED
         tx.wake(lane)
         return READY
     return state
 
 
-def discard_job(tx: SqliteTransaction, job_id: bytes, state: int) -> int | None:
-    """Delete a dead job and free the key that it still holds."""
-    if state != DEAD:
+def discard_job(
+    tx: SqliteTransaction, job_id: bytes, state: int, action: DiscardJobs
+) -> int | None:
+    """Delete a job that has ended and free the key that it still holds."""
+    if state not in action.states:
         return state
     for (key,) in tx.db.rows(DISCARD_JOB, (job_id,)):
         if key is not None:

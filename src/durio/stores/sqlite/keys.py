@@ -20,7 +20,8 @@ class HeldKey(NamedTuple):
     state_code: int
     lane: str
     created_at: float  # of the holder; debounce counts from this time
-    has_ties: bool
+    seq: int
+    ties: str | None
     holder: KeyHolder
 
 
@@ -28,14 +29,14 @@ def find_holder(tx: SqliteTransaction, claim: KeyClaim) -> HeldKey | None:
     rows = tx.db.rows(FIND_KEY_HOLDER, (claim.key,))
     if not rows:
         return None
-    job_id, code, until, digest, created_at, lane, has_ties = rows[0]
+    job_id, code, until, digest, created_at, lane, seq, ties = rows[0]
     holder = KeyHolder(
         state=None if code is None else STATE_BY_CODE[code],
         in_window=until is not None and until > tx.now,
         same_args=digest == claim.digest,
     )
     made = created_at or 0.0
-    return HeldKey(job_id, code or 0, lane or "", made, bool(has_ties), holder)
+    return HeldKey(job_id, code or 0, lane or "", made, seq or 0, ties, holder)
 
 
 def take_key(tx: SqliteTransaction, job_id: bytes, claim: KeyClaim) -> None:

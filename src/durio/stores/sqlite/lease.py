@@ -18,6 +18,7 @@ from durio.model.names import namespace_span
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.model.worker_commands import COMMANDS_MAX, commands_kind
 from durio.ports.lease import Renewed, Vitals, WorkerInfo, command_of
+from durio.stores.browsing import vitals_text
 from durio.stores.commit_rules import check_puts
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import Database
@@ -57,7 +58,7 @@ class SqliteLease(SqliteCapability):
         self, worker: int, lease_seconds: float, vitals: Vitals | None = None
     ) -> Renewed:
         """Extend the lease, before all other requests that wait to be written."""
-        vitals_json = None if vitals is None else json_text(vitals)
+        vitals_json = None if vitals is None else vitals_text(vitals)
         return await self.context.writer.write(
             lambda tx: renew_worker(tx, worker, lease_seconds, vitals_json),
             urgent=True,
@@ -135,7 +136,7 @@ def register_worker(
 ) -> int:
     """Insert the row and the records; take life lock and wakeup before others see them."""
     shown: dict[str, Any] = {**info._asdict(), "started_at": tx.now}
-    shown["synchronous"] = context.synchronous
+    shown |= {"lease_seconds": lease_seconds, "synchronous": context.synchronous}
     queues = None if info.queues is None else json_text(list(info.queues))
     values = (
         info.namespace,

@@ -19,6 +19,8 @@ from durio.ports.records import is_storable
 from durio.ports.upkeep import Settled
 from durio.stores.sqlite.context import SqliteCapability
 from durio.stores.sqlite.database import Database
+from durio.stores.sqlite.gate_upkeep import seconds_until_due, settle_gates
+from durio.stores.sqlite.gates import enter_gates
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -99,11 +101,12 @@ class SqliteLogs(SqliteCapability):
         await self.context.writer.write(work, rows=len(named))
 
     async def settle(self, limit: int) -> Settled:
-        marked = await self.context.reader.read(
-            lambda db: db.rows(FIND_MARKED_LOGS, (1,))
+        now = self.context.clock.now()
+        marked, due = await self.context.reader.read(
+            lambda db: (db.rows(FIND_MARKED_LOGS, (1,)), seconds_until_due(db, now))
         )
-        if not marked:  # the usual case: nothing is written
-            return Settled(0, None)
+        if not marked and due != 0.0:  # the usual case: nothing is written
+            return Settled(0, due)
         return await self.context.writer.write(lambda tx: settle(tx, limit))
 
 
@@ -218,23 +221,29 @@ def unblock(tx: SqliteTransaction, waiters: Sequence[tuple[Any, ...]]) -> None:
     if not waiters:
         return
     changes: list[tuple[int, int, float]] = []
-    for seq, _, run_at, delay, _ in waiters:
+    gated: list[int] = []
+    for seq, _, run_at, delay, gates, _ in waiters:
         due = max(run_at or 0.0, tx.now + delay)
         changes.append((seq, READY if due <= tx.now else SCHEDULED, due))
+        if gates is not None and due <= tx.now:
+            gated.append(seq)
     tx.db.changed_by_many(END_WAIT, [(seq,) for seq, *_ in waiters])
     tx.db.changed_by_many(UNBLOCK_JOB, changes)
+    if gated:
+        enter_gates(tx, gated)
     for lane in dict.fromkeys(lane for _, lane, *_ in waiters):
         tx.wake(lane)
 
 
 def settle(tx: SqliteTransaction, limit: int) -> Settled:
-    """Go on with logs that had more waiters than one transaction lets go."""
+    """Go on with logs that had more waiters than one transaction lets go, and with gates."""
     marked = dict(tx.db.rows(FIND_MARKED_LOGS, (limit,)))
     for log in marked:
         tx.db.rows(MARK_LOG, (log, 0))
     count = unblock_waiters(tx, marked, limit)
     has_more = tx.has_marked_logs or len(marked) == limit
-    return Settled(count, 0.0 if has_more else None)
+    passed, due, _ = settle_gates(tx, limit - count)
+    return Settled(count + passed, 0.0 if has_more else due)
 
 
 # --- effects
@@ -261,8 +270,10 @@ def extend_wait(tx: SqliteTransaction, extend: Extend) -> None:
     if state not in (BLOCKED, CANCELLED) or ties is None or ties.wait is None:
         raise EffectsRefused(Conflict("job_ended", id_text(extend.job)))
     wait = ties.wait._replace(above=ties.wait.above + extend.by)
+    # A job that stands before a gate, or has passed it, does not wait any more.
+    if not tx.db.rows(EXTEND_WAIT, (extend.job, wait.above)) and state == BLOCKED:
+        raise EffectsRefused(Conflict("job_ended", id_text(extend.job)))
     tx.db.rows(WRITE_TIES, (extend.job, dump_ties(ties._replace(wait=wait))))
-    tx.db.rows(EXTEND_WAIT, (extend.job, wait.above))
 
 
 # --- retention

@@ -8,8 +8,10 @@ AS_TEXT = {"payload": "cast(payload as text)", "opts": "cast(opts as text)"}
 PARTS = {
     "claim": column_list(Claim._fields[2:], NAMES),  # after id and claim_no
     "claim_as_json": column_list(Claim._fields[2:], {**NAMES, **AS_TEXT}),
-    "stored": column_list(StoredJob._fields, NAMES),
-    "job": column_list(JOB_COLUMNS, NAMES),
+    "stored": column_list(StoredJob._fields, {**NAMES, "state": "{shown_state}"}),
+    "job": column_list(
+        JOB_COLUMNS, {**NAMES, "state": "{moved_state}", "run_at": "{moved_run_at}"}
+    ),
 }
 STATEMENTS = read_statements("durio.stores.sqlite", "?", PARTS)
 

@@ -23,6 +23,8 @@ from durio.stores.sqlite.bounds import changed_soft_marks, write_soft_marks
 from durio.stores.sqlite.context import SqliteCapability, SqliteContext
 from durio.stores.sqlite.database import OwnDatabase
 from durio.stores.sqlite.exit import leave_running
+from durio.stores.sqlite.gate_upkeep import prune_gates
+from durio.stores.sqlite.gates import enter_tied
 from durio.stores.sqlite.lease import release_worker_files
 from durio.stores.sqlite.logs import prune_logs
 from durio.stores.sqlite.records import prune_records
@@ -110,7 +112,7 @@ def promote_due(tx: SqliteTransaction, limit: int) -> Promoted:
         due += tx.db.rows(FIND_DUE_JOBS, (lane, tx.now, limit))
     due.sort()
     del due[limit:]
-    tx.db.rows_of_many(PROMOTE_JOB, [(seq,) for _, seq, _ in due])
+    enter_tied(tx, tx.db.rows_of_many(PROMOTE_JOB, [(seq,) for _, seq, _ in due]))
     for lane in {lane for _, _, lane in due}:
         tx.wake(lane)
     nearest = tx.db.value(NEXT_DUE_ANYWHERE)
@@ -229,6 +231,7 @@ def prune_rows(tx: SqliteTransaction, limit: int, dead_count: int) -> int:
     prune_audit(tx, limit)
     prune_records(tx, limit)
     prune_logs(tx, limit)
+    prune_gates(tx, limit)
     went = deleted_rows(tx, PRUNE_AGED, (tx.now, limit))
     went += deleted_rows(tx, PRUNE_DEAD, (tx.now, limit - went, dead_count))
     bucket = tx.db.value(NEXT_BUCKET, ("",))

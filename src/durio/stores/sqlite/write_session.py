@@ -76,6 +76,9 @@ class SqliteTransaction:
     enters_closed: bool = False  # closed queues accept the jobs too
     full_queues: list[Full] = field(default_factory=list[Full])
     has_marked_logs: bool = False  # jobs whose wait is over are left for `settle`
+    gate_due: float | None = (
+        None  # when `settle` has to look at a gate, of those written
+    )
     new_lanes: set[str] = field(default_factory=set[str])
     # By lane: the worker that made its jobs ready and needs no wakeup, or NO_WORKER.
     woken_lanes: dict[str, int] = field(default_factory=dict[str, int])

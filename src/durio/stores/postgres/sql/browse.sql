@@ -14,13 +14,15 @@ with live as materialized (
     j.task, j.payload, j.retried, j.losses, j.lost, j.snoozed,
     coalesce(r.claim_no, s.claim_no, q.claim_no, 0) as claim_no, r.worker, j.opts, j.errors,
     r.progress, coalesce(r.cancel, false) as cancel, j.created_at,
-    nullif(j.run_at, 'infinity') as run_at, r.started_at, j.ukey
+    nullif(j.run_at, 'infinity') as run_at, r.started_at, j.ukey, j.parked_at
   from {schema}.job as j
   left join {schema}.run as r on r.id = any(array[j.id])
   left join {schema}.sched as s
     on s.lane = any(array[j.lane]) and s.run_at = j.run_at and s.id = j.id
   left join {schema}.ready as q
-    on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = j.id
+    on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = coalesce(
+      (select k.id from {schema}.ready as k where k.job = j.id), j.id
+    )
   where j.id = any(:ids::uuid[])
 ),
 kept as materialized (
@@ -30,15 +32,15 @@ kept as materialized (
   ))
 )
 select {common}, worker, opts, errors, progress, cancel, created_at, run_at, started_at,
-  null::float8, null::bytea, null::float8, null::text, ukey
+  null::float8, null::bytea, null::float8, null::text, ukey, parked_at
 from live
 union all
 select {common}, null::int4, opts, errors, progress, false, created_at, run_at, started_at,
-  finished_at, result, result_until, reason, ukey
+  finished_at, result, result_until, reason, ukey, null::float8
 from kept
 union all
 select {common}, null::int4, opts, errors, progress, false, created_at, run_at, started_at,
-  finished_at, result, result_until, null::text, ukey
+  finished_at, result, result_until, null::text, ukey, null::float8
 from {schema}.hist
 where id = any(array(
   select id from unnest(:ids::uuid[]) as u (id)
@@ -98,6 +100,19 @@ select id from (
 ) as found
 order by id desc limit :limit::int4
 
+-- name: count_jobs_before(id, limit)
+-- Ready jobs of the same lane that come before this one, at most `limit`: index entries only.
+select count(*) from (
+  select 1
+  from {schema}.job as j
+  cross join lateral (
+    select 1 from {schema}.ready as r
+    where r.lane = j.lane and (r.rank, r.id) < (j.rank, j.id)
+    limit :limit::int4
+  ) as before
+  where j.id = :id::uuid
+) as found
+
 -- name: read_lanes(first, end)
 select name, paused, closed, maxsize, hand_maxsize, is_over from {schema}.queue
 where name >= :first::text and name < :end::text
@@ -155,6 +170,11 @@ union all
 select lane, 5, count(*) from {schema}.kept
 where state = 5 and lane >= :first::text and lane < :end::text group by lane
 
+-- name: count_jobs_before_gates(first, end)
+select j.lane, count(*)
+from {schema}.gate_queue as q join {schema}.job as j on j.id = any(array[q.id])
+where j.lane >= :first::text and j.lane < :end::text group by j.lane
+
 -- name: read_oldest_ready(first, end)
 -- Jumps from lane to lane, and reads in each the first few jobs of every priority.
 with recursive lane (name) as (
@@ -175,7 +195,7 @@ cross join generate_series(0, 9) as level (rank)
 cross join lateral (
   select greatest(j.created_at, j.run_at) as since
   from (
-    select id from {schema}.ready as r
+    select coalesce(r.job, r.id) as id from {schema}.ready as r
     where r.lane = lane.name and r.rank = level.rank order by r.id limit 10
   ) as next
   join {schema}.job as j on j.id = any(array[next.id])
@@ -188,10 +208,10 @@ group by lane.name
 select l.name, j.task, count(*)
 from unnest(:lanes::text[]) as l (name)
 cross join lateral (
-  (select id from {schema}.ready as r where r.lane = l.name order by r.rank,
-    r.id limit :limit::int4)
+  (select coalesce(r.job, r.id) as id from {schema}.ready as r where r.lane = l.name
+    order by r.rank, r.id limit :limit::int4)
   union all
-  (select id from {schema}.sched as s where s.lane = l.name
+  (select id from {schema}.sched as s where s.lane = l.name and s.run_at < 'infinity'
     order by s.run_at limit :limit::int4)
 ) as next
 join {schema}.job as j on j.id = any(array[next.id])
@@ -206,12 +226,17 @@ from {schema}.worker as w
 where :namespace::text is null or w.namespace = :namespace::text
 order by w.id
 
--- name: read_namespaces()
--- Of queues, workers and published tasks; there are few of each.
+-- name: read_namespaces(kinds)
+-- Of queues, workers, and records of these kinds.
 select split_part(q.name, ':', 1) as namespace from {schema}.queue as q
 union
 select w.namespace from {schema}.worker as w
 union
-select substr(r.kind, 6) from {schema}.record as r
-where r.kind > 'task:' and r.kind < 'task;'
+select substr(r.kind, length(k.name) + 2)
+from unnest(:kinds::text[]) as k (name)
+cross join lateral (
+  select kind from {schema}.record
+  where kind > k.name || ':' and kind < k.name || ';'
+  offset 0
+) as r
 order by 1

@@ -27,14 +27,17 @@ select id from {schema}.worker where namespace = :namespace::text
 with gone as (
   delete from {schema}.ready as t
   using unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
-  where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
-  returning t.rank, t.id, t.claim_no
+  where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = coalesce(
+    (select k.id from {schema}.ready as k where k.job = u.id), u.id
+  )
+  returning t.rank, t.id, t.claim_no, t.job
 ),
 moved as (
-  update {schema}.job set lane = :target::text where id = any(array(select id from gone))
+  update {schema}.job set lane = :target::text
+  where id = any(array(select coalesce(job, id) from gone))
 )
-insert into {schema}.ready (lane, rank, id, claim_no)
-select :target::text, rank, id, claim_no from gone
+insert into {schema}.ready (lane, rank, id, claim_no, job)
+select :target::text, rank, id, claim_no, job from gone
 
 -- name: move_scheduled_jobs(ids, lanes, run_ats, target)
 -- only here: SQLite's lane is a column of the job (`move_job`).
@@ -68,15 +71,17 @@ for update of t skip locked
 -- A job that was claimed meanwhile is not returned: its row is gone. Nor is one that another
 -- transaction has locked: it may be a caller's long transaction.
 -- A join by `any(array[...])` is always an index probe (statements.py).
-select t.id, t.claim_no
+select u.id, t.claim_no
 from unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
-join {schema}.ready as t on t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
-order by t.id
+join {schema}.ready as t on t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = coalesce(
+  (select k.id from {schema}.ready as k where k.job = u.id), u.id
+)
+order by u.id
 for update of t skip locked
 
 -- name: lock_jobs(ids)
 -- only here: SQLite has one writer and needs no locks.
-select id, lane, opts, ukey, ties from {schema}.job
+select id, lane, opts, ukey, ties, held from {schema}.job
 where id = any(:ids::uuid[])
 order by id
 for update
@@ -119,11 +124,13 @@ where t.lane = any(array[u.lane]) and t.run_at = u.run_at and t.id = u.id
 -- A join by `any(array[...])` is always an index probe (statements.py).
 delete from {schema}.ready as t
 using unnest(:ids::uuid[], :lanes::text[], :ranks::int2[]) as u (id, lane, rank)
-where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = u.id
+where t.lane = any(array[u.lane]) and t.rank = u.rank and t.id = coalesce(
+  (select k.id from {schema}.ready as k where k.job = u.id), u.id
+)
 
 -- name: cancel_waiting(ids, claim_nos, gone_ats, buckets, keep_counts, are_kept, ties, reason, now)
--- Jobs that are cancelled while they wait. The caller has deleted their rows in `ready` and
--- `sched`. `are_kept` says which of them stay as final jobs. `ties`: what they keep for a retry.
+-- Jobs that are cancelled while they wait, also before gates. The caller has deleted their rows
+-- in `ready` and `sched`. `are_kept` says which of them stay as final jobs. `ties`: what they keep for a retry.
 -- A join by `any(array[...])` is always an index probe (statements.py).
 with cancelled as materialized (
   select * from unnest(
@@ -135,6 +142,9 @@ gone as (
   delete from {schema}.job as j using cancelled where j.id = any(array[cancelled.id])
   returning j.*, cancelled.claim_no, cancelled.gone_at, cancelled.bucket, cancelled.keep_count,
     cancelled.stays, cancelled.kept_ties
+),
+left_gates as (
+  delete from {schema}.gate_queue where id = any(:ids::uuid[])
 )
 insert into {schema}.kept (
   id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
@@ -145,6 +155,32 @@ select id, lane, rank, 6, task, payload, retried, losses, lost, snoozed, claim_n
   keep_count, kept_ties, :reason::text
 from gone
 where stays
+
+-- name: kill_waiting(ids, claim_nos, ties, error, reason, now, gone_at)
+-- Jobs that are dead without an attempt. The caller has deleted their rows in `ready` and
+-- `sched`. A job keeps at most 50 errors, as in `leave_running`. Returns the keys to free: the
+-- window of a key outlasts the death.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+with killed as materialized (
+  select * from unnest(:ids::uuid[], :claim_nos::int4[], :ties::text[])
+    as u (id, claim_no, kept_ties)
+),
+gone as (
+  delete from {schema}.job as j using killed where j.id = any(array[killed.id])
+  returning j.*, killed.claim_no, killed.kept_ties
+),
+dead as (
+  insert into {schema}.kept (
+    id, lane, rank, state, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+    errors, created_at, run_at, finished_at, ukey, umode, gone_at, ties, reason
+  )
+  select id, lane, rank, 5, task, payload, retried, losses, lost, snoozed, claim_no, opts,
+    (array_append(errors, :error::bytea))[greatest(cardinality(errors) - 48, 1):],
+    created_at, nullif(run_at, 'infinity'), :now::float8, ukey, umode, :gone_at::float8,
+    kept_ties, :reason::text
+  from gone
+)
+select ukey, id from gone where ukey is not null and umode <> 2
 
 -- name: lock_running_jobs(ids)
 -- only here: SQLite has one writer and needs no locks.
@@ -191,7 +227,7 @@ begun as (
 ),
 -- `is true` keeps the planner from a join, which would be a nested loop here.
 waiting as materialized (
-  select lane, rank, id, claim_no, id = any(:blocked_ids::uuid[]) as is_blocked
+  select lane, rank, id, claim_no, opts, id = any(:blocked_ids::uuid[]) as is_blocked
   from back where (id in (select id from begun)) is true
 ),
 blocked as (
@@ -202,7 +238,14 @@ new_ready as (
   insert into {schema}.ready (lane, rank, id, claim_no)
   select lane, rank, id, claim_no from waiting where not is_blocked
 )
-select lane from waiting
+select lane, id, opts from waiting
+
+-- name: set_options(ids, opts)
+-- After `retry_job`, for jobs that expire no more.
+-- A join by `any(array[...])` is always an index probe (statements.py).
+update {schema}.job as j set opts = u.opts
+from unnest(:ids::uuid[], :opts::bytea[]) as u (id, opts)
+where j.id = any(array[u.id])
 
 -- name: run_job_now(ids, lanes, run_ats, now)
 -- Scheduled jobs become ready and are due from now on. The caller has locked their rows.
@@ -220,6 +263,7 @@ due as (
 )
 insert into {schema}.ready (lane, rank, id, claim_no)
 select lane, rank, id, claim_no from due
+returning id
 
 -- name: discard_job(ids)
 delete from {schema}.kept where id = any(:ids::uuid[])

@@ -1,12 +1,13 @@
 -- The exchange: outcomes in, claims out.
 
 -- part: claims_found
--- The rows of `exchange` and `claim_idle` after the first one: one for each claim.
+-- The rows of `exchange` and `claim_idle` after the first one: one for each claim. The last
+-- column is its place in the queue, if that is a ticket.
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, null::text
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, ticket
   from claimed
-  order by rank, id
+  order by rank, coalesce(ticket::uuid, id)
 ) as claims
 
 -- name: exchange(ids, claim_nos, results, result_seconds, keep_seconds, buckets, keep_counts, worker, done_seconds, now, lanes, limits, skips, want, known_tasks, lease_now, range_lanes, first_ranks, first_ids, end_ranks, end_ids, due_lanes, due_ages)
@@ -18,7 +19,8 @@ select * from (
 -- The first nine parameters belong to the part `done` (finish.sql).
 -- `now` and `lease_now`: null means the server's time.
 -- `limits` per lane; `skips`: jobs to pass over, for a lane that is named again.
--- `known_tasks`: tasks that the worker knows; null means all.
+-- `known_tasks`: tasks that the worker knows, and prefixes such as `shop.email:*`; null means
+-- all.
 -- `range_lanes` to `end_ids`: the ranges to scan: the number of the lane, the first rank and id,
 -- and the rank and id before which the range ends.
 -- `due_lanes`: lanes in which a job may be due; `due_ages`: for how many seconds at most.
@@ -83,8 +85,12 @@ chosen as materialized (
       where r.lane = lanes.lane and (r.rank, r.id) >= (span.rank, span.first)
         and (r.rank, r.id) < (span.end_rank, span.last)
         and (:known_tasks::text[] is null or (
-          select b.task from {schema}.job as b where b.id = r.id
-        ) = any(:known_tasks::text[]))
+          select b.task = any(:known_tasks::text[]) or exists (
+            select 1 from unnest(:known_tasks::text[]) as k (name)
+            where k.name like '%*' and starts_with(b.task, left(k.name, -1))
+          )
+          from {schema}.job as b where b.id = coalesce(r.job, r.id)
+        ))
       order by r.rank, r.id
       limit lanes.room + lanes.passed
       for update skip locked
@@ -102,7 +108,7 @@ chosen as materialized (
 ),
 taken as (
   delete from {schema}.ready as r where r.ctid = any(array(select place from chosen))
-  returning r.lane, r.id, r.claim_no
+  returning r.lane, r.id as place, coalesce(r.job, r.id) as id, r.job, r.claim_no
 ),
 -- Under a bound the waiting jobs are counted.
 counted_out as (
@@ -116,19 +122,22 @@ counted_out as (
 started as (
   insert into {schema}.run (id, worker, claim_no, started_at)
   select taken.id, :worker::int4, taken.claim_no + 1, clock.now from taken, clock
-  returning id, claim_no
 ),
 started_rows as materialized (
-  select array_agg(started.id order by started.id) as ids,
-    array_agg(started.claim_no order by started.id) as numbers
-  from started
+  select array_agg(taken.id order by taken.id) as ids,
+    array_agg(taken.claim_no + 1 order by taken.id) as numbers,
+    array_agg(taken.id order by taken.id) filter (where taken.job is not null) as ticketed,
+    array_agg(taken.place order by taken.id) filter (where taken.job is not null) as tickets
+  from taken
 ),
 claimed as materialized (
   select b.id,
     (select numbers from started_rows)[width_bucket(b.id, (select ids
       from started_rows))] as claim_no,
     b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed, b.opts,
-    b.parked_at, b.ukey, b.umode
+    b.parked_at, b.ukey, b.umode, b.held, case when b.id = any((select ticketed from started_rows)::uuid[])
+      then (select tickets from started_rows)[width_bucket(b.id, (select ticketed
+        from started_rows))]::text end as ticket
   from {schema}.job as b where b.id = any((select ids from started_rows)::uuid[])
 ),
 -- Keys of done jobs, and keys that hold only while the job waits: as in `free_key`. Arrays,
@@ -151,14 +160,18 @@ freed as materialized (
 freed_keys as (
   delete from {schema}.uniq as u where u.ctid = any(array(select place from freed))
 ),
--- What done jobs append to logs; nearly always nothing. The last argument waits for the claims,
--- because heads of logs are locked last.
+-- What done jobs append to logs, and the places that jobs give back at gates; nearly always
+-- nothing. It waits for the claims, because logs and gates are locked last.
 appended as materialized (
-  select {schema}.append_done_1(array_agg(e.id order by e.n), array_agg(e.ties order by e.n),
-    array_agg(e.result order by e.n), max(e.now) + 0 * (select count(*) from claimed)) as result
-  from ended_jobs as e
-  where e.ties is not null
-  having count(*) > 0
+  select {schema}.end_exchange_1(e.ids, e.ties, e.results, e.held, c.ids, clock.now) as result
+  from clock, (
+    select array_agg(claimed.id) as ids from claimed where claimed.held is not null
+  ) as c, (
+    select array_agg(j.id order by j.n) as ids, array_agg(j.ties order by j.n) as ties,
+      array_agg(j.result order by j.n) as results, array_agg(j.held order by j.n) as held
+    from ended_jobs as j where j.ties is not null
+  ) as e
+  where e.ids is not null or c.ids is not null
 )
 select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, null::int4,
   null::int4, null::int2, null::int4, null::bytea, null::float8,
@@ -210,17 +223,17 @@ chosen as materialized (
 ),
 taken as (
   delete from {schema}.ready as r where r.ctid = any(array(select place from chosen))
-  returning r.id, r.claim_no
+  returning r.id as place, coalesce(r.job, r.id) as id, r.job, r.claim_no
 ),
 started as (
   insert into {schema}.run (id, worker, claim_no, started_at)
   select taken.id, :worker::int4, taken.claim_no + 1, clock.now from taken, clock
-  returning id, claim_no
 ),
 claimed as materialized (
-  select b.id, started.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
-    b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
-  from started join {schema}.job as b on b.id = any(array[started.id])
+  select b.id, taken.claim_no + 1 as claim_no, b.lane, b.rank, b.task, b.payload, b.retried,
+    b.losses, b.lost, b.snoozed, b.opts, b.parked_at, b.ukey, b.umode, b.held,
+    case when taken.job is not null then taken.place::text end as ticket
+  from taken join {schema}.job as b on b.id = any(array[taken.id])
 ),
 freed as materialized (
   select u.ctid as place from {schema}.uniq as u
@@ -236,7 +249,10 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   go.ok, (select due.run_at - clock.now from due, clock), (
     select extract(epoch from clock_timestamp() - go.at)::float8
     from (select count(*) as jobs from chosen) as looked where looked.jobs >= 0
-  ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8, null::text
+  ), null::int4[], extract(epoch from go.at - statement_timestamp())::float8, (
+    select {schema}.end_exchange_1(null, null, null, null, array_agg(c.id), max(clock.now))
+    from claimed as c, clock where c.held is not null having count(*) > 0
+  )
 from go
 union all
 {claims_found}
@@ -283,8 +299,12 @@ chosen as materialized (
       where r.lane = lanes.lane and (r.rank, r.id) >= (span.rank, span.first)
         and (r.rank, r.id) < (span.end_rank, span.last)
         and (:known_tasks::text[] is null or (
-          select b.task from {schema}.job as b where b.id = r.id
-        ) = any(:known_tasks::text[]))
+          select b.task = any(:known_tasks::text[]) or exists (
+            select 1 from unnest(:known_tasks::text[]) as k (name)
+            where k.name like '%*' and starts_with(b.task, left(k.name, -1))
+          )
+          from {schema}.job as b where b.id = coalesce(r.job, r.id)
+        ))
       order by r.rank, r.id
       limit lanes.room + lanes.passed
       for update skip locked
@@ -309,7 +329,7 @@ taken as (
   using (select chosen.lane, chosen.rank, chosen.id from chosen order by chosen.lane,
     chosen.rank, chosen.id) as chosen
   where r.lane = any(array[chosen.lane]) and r.rank = chosen.rank and r.id = chosen.id
-  returning r.lane, r.id, r.claim_no
+  returning r.lane, r.id as place, coalesce(r.job, r.id) as id, r.job, r.claim_no
 ),
 counted_out as (
   update {schema}.queue as q set depth = q.depth - s.jobs
@@ -319,12 +339,12 @@ counted_out as (
 started as (
   insert into {schema}.run (id, worker, claim_no, started_at)
   select taken.id, :worker::int4, taken.claim_no + 1, clock.now from taken, clock
-  returning id, claim_no
 ),
 claimed as materialized (
-  select b.id, started.claim_no, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost,
-    b.snoozed, b.opts, b.parked_at, b.ukey, b.umode
-  from started join {schema}.job as b on b.id = any(array[started.id])
+  select b.id, taken.claim_no + 1 as claim_no, b.lane, b.rank, b.task, b.payload, b.retried,
+    b.losses, b.lost, b.snoozed, b.opts, b.parked_at, b.ukey, b.umode, b.held,
+    case when taken.job is not null then taken.place::text end as ticket
+  from taken join {schema}.job as b on b.id = any(array[taken.id])
 )
 -- Keys that hold only while the job waits are freed. A job that was due before this
 -- transaction began was made ready, or another transaction has locked it.
@@ -336,6 +356,7 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
   ), null::int4[], null::float8, null::text,
   array(select ukey from claimed where umode = 0 order by id),
   array(select id from claimed where umode = 0 order by id),
+  array(select id from claimed where held is not null),
   array(
     select head.lane from head
     where head.run_at <= coalesce(:now::float8, extract(epoch from now())::float8)
@@ -343,10 +364,10 @@ select null::uuid, null::int4, null::text, null::int2, null::text, null::bytea, 
 union all
 select * from (
   select id, claim_no, lane, rank, task, payload, retried, losses, lost, snoozed, opts,
-    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, null::text,
-    null::bytea[], null::uuid[], null::text[]
+    parked_at, null::bool, null::float8, null::float8, null::int4[], null::float8, ticket,
+    null::bytea[], null::uuid[], null::uuid[], null::text[]
   from claimed
-  order by rank, id
+  order by rank, coalesce(ticket::uuid, id)
 ) as claims
 
 -- name: promote_lane(lanes, now, limit, ages)
@@ -371,15 +392,20 @@ due_jobs as materialized (
 taken as (
   delete from {schema}.sched as s using due_jobs
   where s.lane = any(array[due_jobs.lane]) and s.run_at = due_jobs.run_at and s.id = due_jobs.id
-  returning s.id, s.claim_no
+  returning s.id, s.claim_no, s.run_at
 ),
-promoted as (
-  insert into {schema}.ready (lane, rank, id, claim_no)
-  select b.lane, b.rank, b.id, taken.claim_no
+promoted as materialized (
+  select b.lane, b.rank, b.id, taken.claim_no, taken.run_at,
+    b.ties::jsonb -> 3 is not null as enters
   from taken join {schema}.job as b on b.id = any(array[taken.id])
-  returning lane, rank, id
+),
+new_ready as (
+  insert into {schema}.ready (lane, rank, id, claim_no)
+  select lane, rank, id, claim_no from promoted
 )
-select lane, rank, min(id::text)::uuid, count(*)::int4 from promoted group by lane, rank
+select lane, rank, min(id::text)::uuid, count(*)::int4,
+  array_agg(id order by run_at, id) filter (where enters)
+from promoted group by lane, rank
 
 -- name: read_held_claims(worker)
 -- All jobs that run under this worker: the reply that contained these claims was lost.

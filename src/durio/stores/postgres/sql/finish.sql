@@ -26,7 +26,7 @@ finished_rows as materialized (
 removed_jobs as (
   delete from {schema}.job as b where b.id = any((select ids from finished_rows)::uuid[])
   returning b.id, b.lane, b.rank, b.task, b.payload, b.retried, b.losses, b.lost, b.snoozed,
-    b.run_at, b.ukey, b.umode, b.opts, b.errors, b.created_at, b.ties,
+    b.run_at, b.ukey, b.umode, b.opts, b.errors, b.created_at, b.ties, b.held,
     width_bucket(b.id, :ids::uuid[]) as n,
     width_bucket(b.id, (select ids from finished_rows)) as k
 ),
@@ -76,19 +76,19 @@ retained as (
 
 -- name: finish_jobs(ids, claim_nos, results, result_seconds, keep_seconds, buckets, keep_counts, worker, done_seconds, now)
 -- only here: SQLite finishes job by job.
--- Done outcomes, each fenced. Returns which of them were accepted, the keys to free, and what
--- the jobs append to logs.
+-- Done outcomes, each fenced. Returns which of them were accepted, the keys to free, and the
+-- ties of the jobs with the places that they give back.
 with
 clock as materialized (
   select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
 ),
 go as materialized (select true as ok),
 {done}
-select finished.n::int4, null::bytea, null::text from finished
+select finished.n::int4, null::bytea, null::text, null::int2 from finished
 union all
 select ended_jobs.n::int4, case when ended_jobs.umode <> 2
     or (ended_jobs.keep_seconds <= 0 and ended_jobs.keep_count is null)
-  then ended_jobs.ukey end, ended_jobs.ties
+  then ended_jobs.ukey end, ended_jobs.ties, ended_jobs.held
 from ended_jobs
 where ended_jobs.ukey is not null or ended_jobs.ties is not null
 
@@ -150,11 +150,12 @@ where (q.maxsize is not null or q.hand_maxsize is not null)
 order by q.name
 for no key update
 
--- name: leave_running(ids, claim_nos, workers, kinds, delays, errors, reasons, killed_process, parks, keep_seconds, buckets, keep_counts, now, done_seconds, dead_seconds)
+-- name: leave_running(ids, claim_nos, workers, kinds, delays, errors, reasons, killed_process, parks, enter_again, keep_seconds, buckets, keep_counts, now, done_seconds, dead_seconds)
 -- The exit from `running`: model/transitions.py in SQL. Every outcome but `done` uses it.
 --
 -- `errors`: null for none. `killed_process`: the attempt is known to have ended its process.
--- `parks`: no worker here knows the task. `keep_seconds`, `buckets`, `keep_counts`: a
+-- `parks`: no worker here knows the task. `enter_again`: the job passes its gates again, and
+-- gives places back as with a delay. `keep_seconds`, `buckets`, `keep_counts`: a
 -- retention of its own for a cancelled job. `now`: null means the server's time.
 -- `done_seconds`, `dead_seconds`: how long such jobs are kept. A row that is not returned was
 -- refused by the fence.
@@ -171,17 +172,17 @@ left_run as (
   using unnest(
     :ids::uuid[], :claim_nos::int4[], :workers::int4[], :kinds::int2[], :delays::float8[],
     :errors::bytea[], :reasons::text[], :killed_process::bool[], :parks::bool[],
-    :keep_seconds::float8[], :buckets::text[], :keep_counts::int4[]
+    :enter_again::bool[], :keep_seconds::float8[], :buckets::text[], :keep_counts::int4[]
   ) with ordinality as o (
-    id, claim_no, worker, kind, delay, error, reason, killed_process, parks, keep_seconds,
-    bucket, keep_count, n
+    id, claim_no, worker, kind, delay, error, reason, killed_process, parks, enters,
+    keep_seconds, bucket, keep_count, n
   )
   where r.id = any(array[o.id]) and r.claim_no = o.claim_no and r.worker + 0 = o.worker
   returning r.id, r.claim_no, r.cancel, r.alone, r.started_at, r.progress, o.kind, o.delay,
-    o.error, o.reason, o.killed_process, o.parks, o.keep_seconds, o.bucket, o.keep_count, o.n
+    o.error, o.reason, o.killed_process, o.parks, o.enters, o.keep_seconds, o.bucket, o.keep_count, o.n
 ),
 judged as (
-  select left_run.*, clock.now, b.lane, b.rank, b.task, b.ukey, b.umode, b.ties,
+  select left_run.*, clock.now, b.lane, b.rank, b.task, b.ukey, b.umode, b.ties, b.held,
     left_run.kind = 6 and not left_run.cancel and b.lost < 2 as charged,
     case
       when left_run.cancel or left_run.kind = 5 then 6
@@ -209,6 +210,8 @@ changed_jobs as (
       when 3 then b.lost when 6 then b.lost + exits.charged::int4 else 0
     end,
     run_at = case when exits.way = 0 then exits.now + exits.delay else b.run_at end,
+    held = case when exits.held is not null and (exits.way = 0 or exits.enters)
+      then {schema}.final_places_1(exits.ties, exits.held) else b.held end,
     parked_at = case when exits.parks then coalesce(b.parked_at, exits.now) end,
     errors = case
       when exits.records_error then
@@ -217,7 +220,8 @@ changed_jobs as (
     end
   from exits
   where b.id = any(array[exits.id]) and exits.way <= 2
-    and (exits.kind <> 3 or exits.way = 0 or exits.parks or b.parked_at is not null)
+    and (exits.kind <> 3 or exits.way = 0 or exits.parks or exits.enters
+      or b.parked_at is not null)
 ),
 new_scheduled as (
   insert into {schema}.sched (lane, run_at, id, claim_no)
@@ -258,6 +262,6 @@ kept_jobs as (
 -- was freed by the claim, unless another transaction had locked it then.
 select n::int4, case
     when way = 6 or (way = 5 and umode <> 2) or umode = 0 then ukey
-  end, case when way >= 5 then ties end, way, lane, task, rank
+  end, case when way >= 5 or held is not null or enters then ties end, held, way, lane, task, rank
 from exits
 order by n

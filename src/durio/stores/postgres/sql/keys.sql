@@ -23,8 +23,10 @@ with holders as materialized (
   order by u.id
 ),
 locked_ready as materialized (
-  select r.id from holders join {schema}.ready r
-    on r.lane = any(array[holders.lane]) and r.rank = holders.rank and r.id = holders.id
+  select holders.id from holders join {schema}.ready r
+    on r.lane = any(array[holders.lane]) and r.rank = holders.rank and r.id = coalesce(
+      (select k.id from {schema}.ready as k where k.job = holders.id), holders.id
+    )
   for update of r
 ),
 locked_scheduled as materialized (

@@ -4,7 +4,7 @@
 insert into {schema}.worker (namespace, queues, info, expires_at, protocol)
 values (:namespace::text, :queues::text, :info::text, :seconds::float8 + coalesce(
   :now::float8, extract(epoch from clock_timestamp())::float8
-), 1)
+), 2)
 returning id
 
 -- name: renew_worker(worker, seconds, now, vitals)

@@ -233,7 +233,9 @@ left join {schema}.run as r on r.id = any(array[j.id])
 left join {schema}.sched as s
   on s.lane = any(array[j.lane]) and s.run_at = j.run_at and s.id = j.id
 left join {schema}.ready as q
-  on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = j.id
+  on q.lane = any(array[j.lane]) and q.rank = j.rank and q.id = coalesce(
+    (select k.id from {schema}.ready as k where k.job = j.id), j.id
+  )
 left join {schema}.waits as w
   on w.log = any(array[j.ties::jsonb -> 0 ->> 0])
     and w.above = (j.ties::jsonb -> 0 ->> 1)::int8 and w.id = j.id
@@ -244,6 +246,10 @@ from {schema}.kept where id = any(:ids::uuid[])
 union all
 select id, state, claim_no, payload, lane, rank, task, run_at, created_at, result, null, null
 from {schema}.hist where id = any(:ids::uuid[])
+
+-- name: has_waits(log)
+-- only here: only PostgreSQL receives a move.
+select 1 from {schema}.waits where log = :log::text limit 1
 
 -- name: read_imported_keys(keys)
 -- only here: only PostgreSQL receives a move.
@@ -269,7 +275,7 @@ select lane, state, sum(jobs)::int8 from (
 ) as c
 group by lane, state
 
--- name: delete_imported_jobs(ids)
+-- name: delete_imported_jobs(ids, gates_log)
 -- only here: only PostgreSQL receives a move.
 -- Takes back imported jobs that have not changed since.
 -- A join by `any(array[...])` is always an index probe (statements.py).
@@ -280,6 +286,10 @@ removed_waits as (
   delete from {schema}.waits as w using removed
   where w.log = any(array[removed.ties::jsonb -> 0 ->> 0])
     and w.above = (removed.ties::jsonb -> 0 ->> 1)::int8 and w.id = removed.id
+),
+removed_gate_waits as (
+  delete from {schema}.waits as w using removed
+  where w.log = any(array[:gates_log::text]) and w.above = 0 and w.id = removed.id
 ),
 removed_ready as (
   delete from {schema}.ready as q using removed

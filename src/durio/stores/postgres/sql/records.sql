@@ -18,11 +18,17 @@ order by r.name limit :most::int8
 
 -- name: find_due_records(kind, now, most)
 -- Also records that are not due yet: the first of them tells when to read again.
-select r.kind, r.name, r.body, r.due_at, r.version,
-  coalesce(:now::float8, extract(epoch from clock_timestamp())::float8)
-from {schema}.record as r
-where r.kind = :kind::text and r.due_at is not null and {not_expired}
-order by r.due_at, r.name limit :most::int8
+-- Without one, the only row has the time of the server and no record.
+select due.*, server.now
+from (
+  select coalesce(:now::float8, extract(epoch from clock_timestamp())::float8) as now
+) as server
+left join (
+  select r.kind, r.name, r.body, r.due_at, r.version from {schema}.record as r
+  where r.kind = :kind::text and r.due_at is not null and {not_expired}
+  order by r.due_at, r.name limit :most::int8
+) as due on true
+order by due.due_at, due.name
 
 -- name: lock_records(kinds, names, now)
 -- only here: SQLite has one writer. The caller sorts by kind and name: all transactions

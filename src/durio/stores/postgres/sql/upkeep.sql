@@ -34,15 +34,20 @@ due_jobs as materialized (
 taken as (
   delete from {schema}.sched as s using due_jobs
   where s.lane = any(array[due_jobs.lane]) and s.run_at = due_jobs.run_at and s.id = due_jobs.id
-  returning s.id, s.claim_no
+  returning s.id, s.claim_no, s.run_at
 ),
-promoted as (
-  insert into {schema}.ready (lane, rank, id, claim_no)
-  select b.lane, b.rank, b.id, taken.claim_no
+promoted as materialized (
+  select b.lane, b.rank, b.id, taken.claim_no, taken.run_at,
+    b.ties::jsonb -> 3 is not null as enters
   from taken join {schema}.job as b on b.id = any(array[taken.id])
-  returning lane, rank, id
+),
+new_ready as (
+  insert into {schema}.ready (lane, rank, id, claim_no)
+  select lane, rank, id, claim_no from promoted
 )
-select lane, rank, min(id::text)::uuid, count(*)::int4 from promoted group by lane, rank
+select lane, rank, min(id::text)::uuid, count(*)::int4,
+  array_agg(id order by run_at, id) filter (where enters)
+from promoted group by lane, rank
 
 -- name: next_due_anywhere(now, age)
 -- Seconds until the next job is due in any lane: the first job of each lane is at the head of

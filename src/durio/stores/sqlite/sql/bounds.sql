@@ -28,6 +28,8 @@ update queue
 set is_over = 0, depth = (select count(*) from job where state = 2 and queue = :lane)
   + (select count(*) from job where state = 0 and queue = :lane)
   + (select count(*) from waits where queue = :lane)
+  + (select count(*) from gated where queue = :lane and gate is not null)
+  + (select count(*) from gated where queue = :lane and newest is not null)
 where name = :lane
 
 -- name: read_bound(lane)
@@ -65,6 +67,12 @@ where name >= :first and name < :end and hand_maxsize is null and maxsize is nul
 select (select count(*) from (select 1 from job where state = 2 and queue = :lane limit :limit))
   + (select count(*) from (select 1 from job where state = 0 and queue = :lane limit :limit))
   + (select count(*) from (select 1 from waits where queue = :lane limit :limit))
+  + (select count(*) from (
+    select 1 from gated where queue = :lane and gate is not null limit :limit
+  ))
+  + (select count(*) from (
+    select 1 from gated where queue = :lane and newest is not null limit :limit
+  ))
 
 -- name: mark_over(lane, soft_max, depth)
 -- Sets the mark of the soft bound, or clears it with 0.

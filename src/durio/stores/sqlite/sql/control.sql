@@ -26,12 +26,27 @@ update job set task = :task, ukey = :key where id = :id
 -- name: find_state_and_lane(id)
 -- only here: PostgreSQL reads both with `read_states`.
 -- Read first, so that an action can report the state before and after.
-select state, queue from job where id = :id
+select {shown_state}, queue from job where id = :id
 
 -- name: cancel_waiting(id, now, gone_at, reason)
 update job set state = 6, finished_at = :now, gone_at = :gone_at, reason = :reason
 where id = :id and state < 3
-returning ukey, opts, queue, ties
+returning ukey, opts, queue, seq, ties
+
+-- name: kill_waiting(id, now, gone_at, reason, error)
+-- A waiting job is dead. It keeps at most 50 errors, as in `leave_running`.
+update job
+set state = 5, finished_at = :now, died_at = :now, gone_at = :gone_at, reason = :reason,
+  errors = json_insert(
+    case
+      when not json_valid(coalesce(errors, '?')) or json_type(errors) <> 'array' then '[]'
+      when json_array_length(errors) >= 50 then json_remove(errors, '$[0]')
+      else errors
+    end,
+    '$[#]', json(:error)
+  )
+where id = :id and state < 3
+returning ukey, umode, queue, task, seq, ties
 
 -- name: cancel_running(id)
 -- Asks the worker to cancel it; the worker reads this with its next renewal. A request that
@@ -64,7 +79,11 @@ set state = 2, retried = 0, losses = 0, lost = 0, snoozed = 0, cancel = 0, alone
   died_at = null, died_no = null, gone_at = null, progress = null, reason = null,
   bucket = null, keep_count = null, payload = coalesce(:payload, payload)
 where id = :id and state in (5, 6)
-returning queue, ties
+returning queue, seq, ties, opts
+
+-- name: set_options(id, opts)
+-- After `retry_job`, for a job that expires no more.
+update job set opts = :opts where id = :id
 
 -- name: block_job(id)
 -- only here: PostgreSQL's `retry_job` says which jobs are blocked.
@@ -74,10 +93,10 @@ update job set state = 1 where id = :id
 -- name: run_job_now(id, now)
 -- A scheduled job becomes ready and is due from now on.
 update job set state = 2, run_at = :now where id = :id and state = 0
-returning queue
+returning queue, iif(ties is null, null, seq)
 
 -- name: discard_job(id)
-delete from job where id = :id and state = 5
+delete from job where id = :id
 returning ukey
 
 -- name: restore_job(id, lane, rank, task, payload, retried, losses, lost, snoozed, claim_no, opts, errors, created_at, started_at, finished_at, gone_at, reason, death_number)

@@ -27,12 +27,12 @@ on conflict (id) do nothing
 -- `rewrite_job` for a node of a plan: only its arguments change.
 update job set payload = :payload where id = :id
 
--- name: rewrite_job(id, lane, rank, state, task, payload, run_at, opts, key_mode)
+-- name: rewrite_job(id, lane, rank, state, task, payload, run_at, opts, key_mode, ties)
 -- Called by enqueue when a key says "replace": the waiting holder of the key gets new
 -- arguments. It keeps its id, its place in the queue (`seq`) and its fence (`claim_no`).
 update job
 set queue = :lane, rank = :rank, state = :state, task = :task, payload = :payload,
-  run_at = :run_at, opts = :opts, umode = :key_mode, parked_at = null
+  run_at = :run_at, opts = :opts, umode = :key_mode, ties = :ties, parked_at = null
 where id = :id
 
 -- name: insert_queue(lane)

@@ -3,8 +3,11 @@
 
 -- name: has_valid_lease(worker, boot, monotonic_seconds)
 -- only here: PostgreSQL checks the lease inside the statement that claims.
--- Only a worker with a lease that has not expired may claim.
-select 1 from worker
+-- Only a worker with a lease that has not expired may claim. Also whether any lane has jobs
+-- that passed gates, and when time lets a job pass one.
+select exists (select 1 from gated where newest is not null),
+  (select min(due) from gate where due is not null)
+from worker
 where id = :worker and boot = :boot and expires_at > :monotonic_seconds and not rescued
 
 -- name: next_due_in_lane(lane)
@@ -20,7 +23,7 @@ where seq in (
   where state = 0 and queue = :lane and run_at <= :now
   order by run_at limit :limit
 )
-returning 1
+returning iif(ties is null, null, seq)
 
 -- name: measure_ready(lane, room)
 -- only here: PostgreSQL's claims are not bounded in bytes.
@@ -71,15 +74,66 @@ where seq in (
   select seq from job where state = 2 and queue = :lane order by rank, seq limit :jobs
 )
 
+-- name: find_next_jobs(lane, room, tasks)
+-- only here: PostgreSQL's tickets are rows of `ready` as all others.
+-- The next jobs of a lane in which some have passed gates, and the size of their arguments.
+-- `tasks` is null or a JSON list, as for `look_known`.
+select seq, length(job.payload), gated.held
+from (
+  select * from (
+    select rank, seq as newest, 0 as ticket, seq from job
+    where state = 2 and queue = :lane
+      and (:tasks is null or task in (select value from json_each(:tasks)) or exists (
+        select 1 from json_each(:tasks)
+        where value like '%*'
+          and substr(task, 1, length(value) - 1) = rtrim(value, '*')
+      ))
+    order by rank, seq limit :room
+  )
+  union all
+  select * from (
+    select gated.rank, gated.newest, gated.ticket, gated.seq
+    from gated cross join job using (seq)
+    where gated.queue = :lane and gated.newest is not null
+      and (:tasks is null or job.task in (select value from json_each(:tasks)) or exists (
+        select 1 from json_each(:tasks)
+        where value like '%*'
+          and substr(job.task, 1, length(value) - 1) = rtrim(value, '*')
+      ))
+    order by gated.rank, gated.newest, gated.ticket limit :room
+  )
+  order by 1, 2, 3 limit :room
+) as following
+cross join job using (seq)
+left join gated using (seq)
+where not exists (select 1 from queue where name = :lane and paused)
+order by following.rank, following.newest, following.ticket
+
+-- name: look_chosen(seqs)
+-- only here: the second half of `find_next_jobs`. `seqs` is a JSON array.
+select id, claim_no + 1, {claim}, ukey, umode, ties is not null, seq, ties
+from (select key as place, value as wanted from json_each(:seqs))
+cross join job on job.seq = wanted
+order by place
+
+-- name: claim_chosen(worker, seqs, now)
+-- only here: the last part of `find_next_jobs`.
+update job
+set state = 3, worker = :worker, claim_no = claim_no + 1, alone = 0, started_at = :now
+where seq in (select value from json_each(:seqs))
+
 -- name: look_known(lane, room, tasks)
 -- only here: PostgreSQL reads and claims in one statement.
 -- `look_ready` for a worker that has found a task it does not know. `tasks` is a JSON list of
--- the tasks it knows.
+-- the tasks it knows, and of prefixes such as `shop.email:*`.
 select id, claim_no + 1, {claim}, ukey, umode, ties is not null
 from job
 where state = 2 and queue = :lane
   and not exists (select 1 from queue where name = :lane and paused)
-  and task in (select value from json_each(:tasks))
+  and (task in (select value from json_each(:tasks)) or exists (
+    select 1 from json_each(:tasks)
+    where value like '%*' and substr(task, 1, length(value) - 1) = rtrim(value, '*')
+  ))
 order by rank, seq limit :room
 
 -- name: claim_known(worker, lane, jobs, now, tasks)
@@ -88,7 +142,11 @@ update job
 set state = 3, worker = :worker, claim_no = claim_no + 1, alone = 0, started_at = :now
 where seq in (
   select seq from job
-  where state = 2 and queue = :lane and task in (select value from json_each(:tasks))
+  where state = 2 and queue = :lane
+    and (task in (select value from json_each(:tasks)) or exists (
+      select 1 from json_each(:tasks)
+      where value like '%*' and substr(task, 1, length(value) - 1) = rtrim(value, '*')
+    ))
   order by rank, seq limit :jobs
 )
 

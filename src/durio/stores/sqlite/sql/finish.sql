@@ -20,7 +20,7 @@ where job.id = substr(:ids, 1 + 16 * each.key, 16) and +job.state = 3
 -- name: read_ties_of(ids, results)
 -- only here: PostgreSQL reads ties when it finishes jobs.
 -- Ties of the jobs of `finish_packed` before it, in any order; jobs with a key are missing.
-select job.id, job.ties from json_each(:results) as each
+select job.id, job.seq, job.ties from json_each(:results) as each
 cross join job on job.id = substr(:ids, 1 + 16 * each.key, 16)
 where job.ukey is null and job.ties is not null
 
@@ -32,14 +32,14 @@ set state = 4, worker = null, finished_at = :now, result = :result,
   result_until = :result_until, gone_at = :gone_at, bucket = :bucket,
   keep_count = :keep_count
 where id = :id and claim_no = :claim_no and worker = :worker and state = 3
-returning id, ukey, umode, ties
+returning seq, id, ukey, umode, ties
 
 -- name: finish_without_trace(id, claim_no, worker)
 -- only here: PostgreSQL's `finish_jobs` covers this case.
 -- One done job that is not kept.
 delete from job
 where id = :id and claim_no = :claim_no and worker = :worker and state = 3
-returning id, ukey, umode, ties
+returning seq, id, ukey, umode, ties
 
 -- name: leave_running(id, claim_no, worker, kind, run_at, error, reason, killed_process, now, cancelled_gone_at, dead_gone_at, bucket, keep_count, parks)
 -- The one exit from `running`, except done: `model.transitions.way_out` in SQL. Retries,
@@ -101,7 +101,7 @@ from (
   where id = :id and claim_no = :claim_no and worker is :worker and state = 3
 ) as exit
 where seq = exit.exit_seq
-returning state, ukey, umode, queue, task, ties
+returning state, ukey, umode, queue, task, seq, ties
 
 -- name: delete_job(id)
 -- only here: PostgreSQL writes no row for a job that keeps nothing.
@@ -124,7 +124,7 @@ returning id
 -- name: read_claim_state(id)
 -- Called for a refused outcome, to see whether the job already ended by it, and by enqueue, to
 -- see whether the id is stored.
-select state, claim_no, reason from job where id = :id
+select {shown_state}, claim_no, reason from job where id = :id
 
 -- name: is_registered(worker, boot)
 -- An expired lease whose row is still there unmarked: no rescue has taken its jobs.

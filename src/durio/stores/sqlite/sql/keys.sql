@@ -4,8 +4,8 @@
 -- only here: PostgreSQL reads keys and their jobs in separate statements, after locking both.
 -- Called by enqueue for each job with a key. The job columns are null when the job has been
 -- pruned and its window is still open.
-select uniq.id, job.state, uniq.until, uniq.digest, job.created_at, job.queue,
-  job.ties is not null
+select uniq.id, {shown_state}, uniq.until, uniq.digest, job.created_at, job.queue, job.seq,
+  job.ties
 from uniq left join job on job.id = uniq.id
 where uniq.key = :key
 

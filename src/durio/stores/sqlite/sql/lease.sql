@@ -3,7 +3,7 @@
 
 -- name: register_worker(namespace, queues, info, boot, expires_at)
 insert into worker (namespace, queues, info, boot, expires_at, has_bell, has_life, protocol)
-values (:namespace, :queues, :info, :boot, :expires_at, 0, 0, 1)
+values (:namespace, :queues, :info, :boot, :expires_at, 0, 0, 2)
 returning id
 
 -- name: set_worker_flags(worker, has_wakeup, has_life)

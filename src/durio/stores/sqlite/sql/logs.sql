@@ -45,7 +45,7 @@ select seq, :log, :above, :delay, :lane from job where id = :id
 -- only here: functions of PostgreSQL do this (`append_entries`, `settle_logs`).
 -- Jobs whose wait is over now that the logs have these lengths, a JSON object: log by log,
 -- in their order of arrival.
-select waits.seq, waits.queue, job.run_at, waits.delay, waits.log
+select waits.seq, waits.queue, job.run_at, waits.delay, job.ties ->> '$[3]', waits.log
 from json_each(:lengths) as each
 cross join waits on waits.log = each.key and waits.above < each.value
 cross join job on job.seq = waits.seq
@@ -84,6 +84,7 @@ update job set ties = :ties where id = :id
 
 -- name: extend_wait(id, above)
 update waits set above = :above where seq = (select seq from job where id = :id)
+returning 1
 
 -- name: stop_waiting(id)
 -- A blocked job that is cancelled.

@@ -40,8 +40,18 @@ select (select count(*) from worker), (select count(*) from job where state = 3)
 select distinct substr(name, 1, instr(name, ':') - 1) from queue order by 1
 
 -- name: count_all_jobs()
--- Jobs by namespace and state.
-select substr(queue, 1, instr(queue, ':') - 1), state, count(*) from job group by 1, 2
+-- Jobs by namespace and state, as they are exported.
+select substr(queue, 1, instr(queue, ':') - 1), {moved_state}, count(*) from job group by 1, 2
+
+-- part: moved_state
+iif(state = 2 and json_array_length(ties, '$[3]') > 0, 1, state)
+
+-- part: moved_run_at
+iif(
+  state in (1, 2) and json_array_length(ties, '$[3]') > 0
+    and not exists (select 1 from waits where waits.seq = job.seq),
+  null, run_at
+)
 
 -- name: measure_next_jobs(after, limit)
 -- only here: jobs are exported from the store that is left.
@@ -52,6 +62,7 @@ from job where seq > :after order by seq limit :limit
 
 -- name: export_jobs(after, last)
 -- only here: jobs are exported from the store that is left.
+-- A ready job with gates is blocked: in its new store every job passes its gates again.
 select seq, {job}, (select delay from waits where waits.seq = job.seq) from job
 where seq > :after and seq <= :last order by seq
 

@@ -23,6 +23,7 @@ order by run_at limit :limit
 -- name: promote_job(seq)
 -- only here: PostgreSQL promotes the oldest due jobs of all lanes in one statement.
 update job set state = 2 where seq = :seq and state = 0
+returning iif(ties is null, null, seq)
 
 -- name: find_lost_workers(boot, monotonic_seconds, namespace)
 -- Workers whose lease has expired, and workers whose rescue has begun. A null namespace means
