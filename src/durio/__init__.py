@@ -12,6 +12,7 @@ from durio.model.version import __version__ as __version__
 __all__ = (
     "App",
     "Cancel",
+    "Concurrency",
     "Context",
     "Cron",
     "DeadLetter",
@@ -21,7 +22,6 @@ __all__ = (
     "JobCancelled",
     "JobDead",
     "JobDetails",
-    "JobError",
     "JobNotFound",
     "JobStatus",
     "Keep",
@@ -30,6 +30,7 @@ __all__ = (
     "Priority",
     "Progress",
     "QueueFull",
+    "Rate",
     "Retry",
     "Settings",
     "Signature",
@@ -61,11 +62,12 @@ if _typing.TYPE_CHECKING:
     from durio.model.errors import Permanent as Permanent
     from durio.model.errors import QueueFull as QueueFull
     from durio.model.job import JobDetails as JobDetails
-    from durio.model.job import JobError as JobError
     from durio.model.job import JobStatus as JobStatus
     from durio.model.job import Priority as Priority
     from durio.model.job import Progress as Progress
     from durio.model.job import State as State
+    from durio.model.limits import Concurrency as Concurrency
+    from durio.model.limits import Rate as Rate
     from durio.model.option_values import Keep as Keep
     from durio.model.retry import Retry as Retry
     from durio.model.retry import Snooze as Snooze
@@ -77,6 +79,7 @@ else:
     _MODULE_OF = {
         "App": "durio.app.app",
         "Cancel": "durio.model.errors",
+        "Concurrency": "durio.model.limits",
         "Context": "durio.worker.context",
         "Cron": "durio.model.cron",
         "DeadLetter": "durio.model.errors",
@@ -86,7 +89,6 @@ else:
         "JobCancelled": "durio.model.errors",
         "JobDead": "durio.model.errors",
         "JobDetails": "durio.model.job",
-        "JobError": "durio.model.job",
         "JobNotFound": "durio.model.errors",
         "JobStatus": "durio.model.job",
         "Keep": "durio.model.option_values",
@@ -95,6 +97,7 @@ else:
         "Priority": "durio.model.job",
         "Progress": "durio.model.job",
         "QueueFull": "durio.model.errors",
+        "Rate": "durio.model.limits",
         "Retry": "durio.model.retry",
         "Settings": "durio.model.settings",
         "Signature": "durio.client.plan",

@@ -1,24 +1,30 @@
 """Every exception that Durio raises or that a task may raise."""
 
+from durio.model.breaker_rule import BreakerOpen as BreakerOpen
 from durio.model.errors import Cancel as Cancel
 from durio.model.errors import ChildFailed as ChildFailed
 from durio.model.errors import DeadLetter as DeadLetter
 from durio.model.errors import DuplicateTask as DuplicateTask
 from durio.model.errors import DurioError as DurioError
+from durio.model.errors import ErrorGroupNotFound as ErrorGroupNotFound
 from durio.model.errors import HardTimeLimit as HardTimeLimit
 from durio.model.errors import InvalidArguments as InvalidArguments
 from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
 from durio.model.errors import InvalidPlan as InvalidPlan
 from durio.model.errors import InvalidResult as InvalidResult
+from durio.model.errors import InvalidRoute as InvalidRoute
 from durio.model.errors import InvalidSchedule as InvalidSchedule
 from durio.model.errors import InvalidURL as InvalidURL
 from durio.model.errors import InvariantBroken as InvariantBroken
 from durio.model.errors import JobCancelled as JobCancelled
 from durio.model.errors import JobDead as JobDead
+from durio.model.errors import JobExpired as JobExpired
 from durio.model.errors import JobNotFound as JobNotFound
 from durio.model.errors import KeyConflict as KeyConflict
 from durio.model.errors import LeaseLost as LeaseLost
+from durio.model.errors import LockLost as LockLost
+from durio.model.errors import LockTimeout as LockTimeout
 from durio.model.errors import NotSerializable as NotSerializable
 from durio.model.errors import OperatingError as OperatingError
 from durio.model.errors import PayloadTooLarge as PayloadTooLarge
@@ -40,6 +46,7 @@ from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
 from durio.model.errors import StoreUnavailable as StoreUnavailable
 from durio.model.errors import UnknownAttribute as UnknownAttribute
+from durio.model.errors import UnknownBreaker as UnknownBreaker
 from durio.model.errors import UnknownQueue as UnknownQueue
 from durio.model.errors import UnknownTask as UnknownTask
 from durio.model.errors import UsageError as UsageError

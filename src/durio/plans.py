@@ -4,6 +4,7 @@ from durio.client.plan import Immutable as Immutable
 from durio.client.plan import ImmutablePlan as ImmutablePlan
 from durio.client.plan import NamedSignature as NamedSignature
 from durio.client.plan import Partial as Partial
+from durio.client.plan import PartialPlan as PartialPlan
 from durio.client.plan import Plan as Plan
 from durio.client.plan import Signature as Signature
 from durio.client.plan import chain as chain

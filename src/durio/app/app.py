@@ -11,23 +11,22 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from durio.app.configuration import configuration
+from durio.app.configuration import configuration, version_of_code
 from durio.app.connect import current_folder, masked
 from durio.app.cures import open_store, with_flags
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
+from durio.app.limiting import LimitingApp
 from durio.app.live_publisher import LivePublisher
 from durio.app.named_task import NamedTask
+from durio.app.prefix_tasks import task_of
 from durio.app.registry import Registry
-from durio.app.scheduling import SchedulingApp
 from durio.app.state import AppState, LoopState
 from durio.app.task_decorator import TaskDecorator
-from durio.app.tasks import SyncTask, Task
 from durio.client import task_by_name
 from durio.client.bounds import Bounds, declare_at_start
 from durio.client.caller_transaction import (
     enqueue_in_caller_tx,
-    open_before_tx,
     refuse_async_tx,
     run_without_loop,
 )
@@ -35,18 +34,22 @@ from durio.client.handle import Job, find_job
 from durio.client.plan import Immutable, NamedSignature
 from durio.client.plan_commits import PlanCommits
 from durio.client.result_waiters import Waiters
+from durio.client.routing import routes_of
 from durio.client.task_by_name import TaskTarget
 from durio.host.clock import HostClock
 from durio.host.signals import user_at_host
 from durio.host.threads import LoopThread, Portal
+from durio.model.breaker_rule import Breaker, declared_breakers
+from durio.model.error_rules import ErrorKey, ErrorRule
 from durio.model.job import NewJob, State
 from durio.model.names import check_name, lane, task_name
 from durio.model.options import UNSET, CallOptions, Retention
 from durio.model.quantities import Duration
 from durio.model.queues import Queue
 from durio.model.retry import Retry
+from durio.model.routes import RouteRule
 from durio.model.settings import Settings
-from durio.model.timeout import Timeout
+from durio.model.timeout import TimeLimits, Timeout
 from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.enqueue import Enqueued
@@ -67,7 +70,7 @@ T = TypeVar("T")
 SYNC_SECONDS_MAX = 24 * 3600.0
 
 
-class App(SchedulingApp):
+class App(LimitingApp):
     """An App declares tasks, enqueues jobs and runs workers, on one store.
 
     Nothing is opened before the first use. An App can be used from several threads and
@@ -88,6 +91,8 @@ class App(SchedulingApp):
         # Settings, a dict of the same shape, or the path of a settings file.
         settings: Settings | Mapping[str, Any] | str | os.PathLike[str] | None = None,
         retry: Retry | int = UNSET,  # default of its tasks; `Retry(5)` if not given
+        # What happens after which errors, for all its tasks.
+        errors: Mapping[ErrorKey, ErrorRule] = UNSET,
         timeout: Timeout = UNSET,  # default of its tasks; (270, 300) s if not given
         # Returns an async context manager. A worker enters it once at its start; tasks
         # read its value from `ctx.deps`.
@@ -95,6 +100,15 @@ class App(SchedulingApp):
         middleware: Sequence[Middleware] = (),  # runs around each attempt
         imports: Sequence[str] = (),  # modules with tasks; workers import them
         queues: Sequence[Queue] = (),  # declared queues; see `app.queue`
+        # The version of your code, such as a git hash: errors are counted by it. Default:
+        # `DURIO_VERSION`.
+        version: str | None = None,
+        # Choose queue and priority where a job is enqueued: the first rule that gives a
+        # route decides. A rule is a pair `("payment:*", Route("critical"))`, or a function
+        # `router(task, arguments, meta)`. Those of the settings file come after these.
+        routes: Sequence[RouteRule] = (),
+        # Breakers, which tasks name with `breaker=` or `app.breaker(...)`.
+        breakers: Sequence[Breaker] = (),
         clock: Clock | None = None,  # replaces the machine's clock in simulations
     ) -> None:
         # Code overrides the environment: a test with a memory store must never open
@@ -106,17 +120,22 @@ class App(SchedulingApp):
             self.name, lambda: self.clock, lambda: self._state.open_store
         )
         self.emit = Emitter(LogWriter(), self.live)
-        self._state = AppState(
-            self.configuration.url, clock or HostClock(), current_folder(), self.emit
-        )
+        store_url, clock = self.configuration.url, clock or HostClock()
+        self._state = AppState(store_url, clock, current_folder(), self.emit, self.name)
         self.hooks = Hooks()  # decorators for functions that observe jobs
         self.deps = deps
         self.middleware = tuple(middleware)
         self.imports = tuple(imports)
-        self.registry = Registry(self.name, self.settings, self.emit, retry, timeout)
+        self.version = version_of_code(version)
+        self.breakers = declared_breakers(breakers)
+        self.registry = Registry(
+            self.name, self.settings, self.emit, retry, timeout, errors, self.breakers
+        )
         self.bounds = Bounds(self.settings.queue.full_seconds)
         for queue in queues:
             self._declare(queue)
+        rules = [*routes, *self.configuration.routes]
+        self.routes = routes_of(self.name, rules, self.registry.queue_names)
         self.origin: str | None = None  # module:attribute, as given on the command line
         self._portal = Portal(LoopThread(f"durio-{self.name}"))
 
@@ -168,8 +187,7 @@ class App(SchedulingApp):
 
     def _declare_task(self, function: Callable[..., Any], options: CallOptions) -> Any:
         handler = self.registry.add(function, options)
-        kind: Any = Task if handler.is_async else SyncTask
-        return kind(self, handler)
+        return task_of(self, handler)
 
     def queue(
         self,
@@ -273,7 +291,7 @@ class App(SchedulingApp):
 
     async def find_task(self, task: str) -> Handler | TaskTarget:
         """Return a task's code if it is loaded here, else what workers published."""
-        handler = self.registry.by_name.get(task)
+        handler = self.registry.by_name.find_target(task)
         if handler is not None:
             return handler
         namespace = task.partition(".")[0]
@@ -343,7 +361,7 @@ class App(SchedulingApp):
             return self.run_sync(coro)
         try:
             refuse_async_tx(tx)
-            self.run_sync(open_before_tx(self.store()))
+            self.run_sync(self.open_for_tx())
         except BaseException:
             coro.close()
             raise
@@ -421,11 +439,16 @@ class App(SchedulingApp):
         With a `tx` the caller commits them, and no worker is woken before the commit.
         """
         if tx is not UNSET and tx is not None:
-            warn = self.settings.payload.warn_bytes
-            return await enqueue_in_caller_tx(self.store(), self.emit, warn, tx, jobs)
+            warn, store = self.settings.payload.warn_bytes, self.store
+            if self._state.manual_limits.is_used:
+                await self.prepare_gates(await store(), jobs, in_tx=True)
+            return await enqueue_in_caller_tx(store(), self.emit, warn, tx, jobs)
         if in_job.get() is not None:
             refuse_outside_transaction()
-        answers = await (await self._loop_state()).enqueuer.enqueue(jobs)
+        state = await self._loop_state()
+        if self._state.manual_limits.is_used:
+            await self.prepare_gates(state.store, jobs)
+        answers = await state.enqueuer.enqueue(jobs)
         self.live.on_enqueued(jobs, answers)
         return answers
 
@@ -444,8 +467,13 @@ class App(SchedulingApp):
 
     def retries_of(self, task: str) -> int | None:
         """Return the retries of the task's policy; None if its code is not loaded here."""
-        handler = self.registry.by_name.get(task)
+        handler = self.registry.by_name.find(task)
         return None if handler is None else handler.retry.retries
+
+    def limits_of(self, task: str) -> TimeLimits | None:
+        """Return the time limits of the task; None if its code is not loaded here."""
+        handler = self.registry.by_name.find(task)
+        return None if handler is None else handler.limits
 
     def declared_names(self) -> tuple[set[str], set[str]]:
         """Return the tasks and the queues that the code names."""
@@ -458,7 +486,7 @@ class App(SchedulingApp):
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """Return the decoder of this task's results; None if its code is not loaded here."""
-        handler = self.registry.by_name.get(task)
+        handler = self.registry.by_name.find(task)
         return None if handler is None else handler.codec.result.decode
 
     def pasteable(self, cure: str) -> str:

@@ -163,7 +163,8 @@ class ChildSlot:
 
     def _begin(self, message: ChildRun) -> None:
         claim = message.claim
-        handler = self._handlers[claim.task]
+        handler = self._handlers.find(claim.task)
+        assert handler is not None, claim.task  # noqa: S101 - the worker has the same tasks
         self._attempt = attempt = Attempt(
             claim, handler, self._loop.time(), self.runner
         )

@@ -7,12 +7,13 @@ holds the value of `DURIO_X`, for secrets. Command-line flags override all of th
 
 import importlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from durio.app.connect import DEFAULT_URL, check_text, is_server, masked
 from durio.model.errors import InvalidName, InvalidOption, UsageError
-from durio.model.names import check_app, did_you_mean
+from durio.model.names import check_app, check_name, did_you_mean
+from durio.model.routes import Route
 from durio.model.settings import (
     Settings,
     merged,
@@ -27,6 +28,7 @@ SECRET_BYTES_MAX = 64 * 1024
 # Keys that a file may have beside the settings: the store, the App's name, and where the
 # App is (MODULE:APP), for commands.
 TOP_LEVEL_NAMES = ("url", "name", "app")
+ROUTES = "routes"  # a file may have routes too, as `[[routes]]`
 # By variable: the file that `durio --env-file` read it from.
 ENV_FILES: dict[str, str] = {}
 
@@ -50,6 +52,7 @@ class Configuration(NamedTuple):
     app: str | None  # MODULE:APP, for commands
     file: str | None  # the settings file that was read
     origins: Mapping[str, SettingOrigin]  # only of values that are not defaults
+    routes: Sequence[tuple[str, Route]]  # those of the file
 
     def name_on(self, url: str) -> str:
         """Return the name of an App on this store; on a server, one must be given."""
@@ -73,6 +76,7 @@ class SettingsSource(NamedTuple):
     beside: Mapping[str, Any]  # the values of TOP_LEVEL_NAMES
     tree: Mapping[str, Any]
     origins: Mapping[str, SettingOrigin]
+    routes: Sequence[tuple[str, Route]] = ()
 
 
 def configuration(
@@ -104,7 +108,14 @@ def configuration(
         app=app,
         file=path,
         origins=origins,
+        routes=next((source.routes for source in sources if source.routes), ()),
     )
+
+
+def version_of_code(given: str | None) -> str | None:
+    """Return the version of the user's code: as given, else from `DURIO_VERSION`."""
+    version = given or os.environ.get("DURIO_VERSION")
+    return check_name("version", version) if version else None
 
 
 def first_given(values: Iterable[Any]) -> Any:
@@ -268,7 +279,8 @@ def source_of_file(path: str) -> SettingsSource:
     # The parser is imported only when there is a file.
     reader = importlib.import_module("durio.app.settings_file")
     tree: dict[str, Any] = reader.settings_file(path)
-    known = (*TOP_LEVEL_NAMES, *Settings.__struct_fields__)
+    routes = reader.routes_of_file(tree.pop(ROUTES, []), path)
+    known = (*TOP_LEVEL_NAMES, ROUTES, *Settings.__struct_fields__)
     for name, value in tree.items():
         if name not in known:
             raise InvalidOption(
@@ -288,5 +300,6 @@ def source_of_file(path: str) -> SettingsSource:
             raise InvalidOption(
                 f"{path}: {name} cannot be {value!r}", cure="Give text.", place=path
             )
-    origins = dict.fromkeys([*dotted_names(tree), *beside], SettingOrigin("file", path))
-    return SettingsSource(beside, tree, origins)
+    named = [*dotted_names(tree), *beside, *([ROUTES] if routes else [])]
+    origins = dict.fromkeys(named, SettingOrigin("file", path))
+    return SettingsSource(beside, tree, origins, routes)

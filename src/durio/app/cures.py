@@ -19,9 +19,13 @@ from durio.ports.store import Store
 # Commands that errors and the doctor advise, up to where flags for the store belong.
 COMMAND = re.compile(
     r"durio (?:migrate|(?:jobs|plans) (?:show|retry) [0-9a-f-]{36}|(?:jobs|plans) ls"
+    r"|jobs (?:run|cancel) [0-9a-f-]{36}|jobs rename [\w.:-]++ [\w.:-]++|why [0-9a-f-]{36}"
+    r"|worker(?= -q|$)|workers stack \d++"
     r"|dead (?:ls|retry)"
     r"|schedules (?:ls|(?:show|resume|rm|reset|edit) [\w.:-]++)"
-    r"|queues resume [\w.:-]++)(?! --(?:app|store))"
+    r"|breakers reset [\w.:-]++"
+    r"|queues resume [\w.:-]++|limits (?:show|reset) [\w.:-]++"
+    r"|limits set [\w.:-]++ \d++)(?! --(?:app|store))"
 )
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 SECRET = "***"  # noqa: S105 - what is shown in its place

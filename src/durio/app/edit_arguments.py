@@ -8,6 +8,7 @@ from durio.client.enqueue import too_large
 from durio.client.task_by_name import named_arguments, published_tasks
 from durio.model.codec import encode
 from durio.model.errors import InvalidArguments
+from durio.model.names import known_as
 
 
 async def checked_payload(
@@ -22,7 +23,7 @@ async def checked_payload(
 
     Raises InvalidArguments if neither is known, unless `unchecked` is set.
     """
-    handler = None if unchecked else app.registry.by_name.get(task)
+    handler = None if unchecked else app.registry.by_name.find(task)
     if handler is not None:
         payload = handler.codec.encode(args, kwargs)
     else:
@@ -39,11 +40,12 @@ async def checked_payload(
 async def published_task(app: App, task: str) -> Mapping[str, Any]:
     """Return the description of a task that workers published."""
     known = await published_tasks(await app.store(), task.partition(".")[0])
-    if known is None or task not in known:
+    name = None if known is None else known_as(task, known)
+    if known is None or name is None:
         raise InvalidArguments(
             f"the signature of {task} is unknown: its arguments cannot be checked",
             cure="Name its code with --app, start a worker that has it, or skip the "
             "check with --unchecked.",
             task=task,
         )
-    return known[task]
+    return known[name]

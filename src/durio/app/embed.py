@@ -126,7 +126,7 @@ class EmbeddedWorker:
             self._raise_failure()
 
     async def drained(self, timeout: Duration | None = None) -> None:
-        """Wait until no job is ready or running in the worker's queues.
+        """Wait until no job is ready, running or before a gate in the worker's queues.
 
         A plan is run to its end, with the handlers of a failure.
         Scheduled jobs, such as retries, may be left. Raises TimeoutError after `timeout`,
@@ -238,8 +238,8 @@ class EmbeddedWorker:
 
     async def _has_jobs(self, store: Store) -> bool:
         return any(
-            row.jobs(READY, RUNNING)
-            for row in await store.queues(self._app.name, counts=True)
+            row.jobs(READY, RUNNING) or row.before_gates
+            for row in await store.queues(self._app.name, counts=True, gates=True)
             if self._worker.config.serving.serves(queue_of(row.name))
         )
 

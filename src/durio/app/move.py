@@ -25,7 +25,7 @@ from durio.app.move_verify import (
 )
 from durio.model.errors import OperatingError, UsageError
 from durio.model.ids import id_text
-from durio.model.plan_layout import ended_log, failed_log
+from durio.model.plan_names import ended_log, failed_log
 from durio.model.quantities import counted, format_duration
 from durio.ports.clock import Clock
 from durio.ports.move import (
@@ -45,9 +45,9 @@ from durio.ports.move import (
     StoreMetadata,
     row_key,
 )
-from durio.ports.plan_protocol import too_old
 from durio.ports.store import Store
 from durio.ports.upkeep import DeadOnThisHost, ExpiredLeases, Orphans
+from durio.ports.worker_protocol import too_old
 
 FROM, TO = "durio.stores.sqlite", "durio.stores.postgres"
 BATCH = 1000
@@ -220,7 +220,7 @@ class Mover:
         for namespace, protocol in metadata.protocols:
             old = await self.target_store.require_protocol(namespace, protocol)
             if old:
-                raise too_old(old)
+                raise too_old(old, protocol)
 
     async def try_freeze(self, move: str) -> ActiveWorkers | None:
         """Rescue the jobs of dead workers, because no worker does it; then try to freeze."""

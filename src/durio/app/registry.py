@@ -1,14 +1,21 @@
 """The tasks of an App by name: handlers for its workers, defaults for its producers."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from durio.app.context_parameter import takes_context
+from durio.app.declared_limits import DeclaredLimits
 from durio.app.tasks import function_location, function_name
 from durio.model.argument_codec import ArgumentCodec
+from durio.model.batch_function import item_codec
+from durio.model.breaker_rule import Breaker, unknown_breaker
+from durio.model.error_rules import NO_RULES, ErrorRules, error_rules
 from durio.model.errors import DuplicateTask, InvalidName, InvalidOption, UsageError
-from durio.model.names import check_name, lane
+from durio.model.expiry import published_expiry
+from durio.model.gate_rule import published_rule
+from durio.model.names import check_task, is_prefix, lane
 from durio.model.option_values import keep_of
 from durio.model.options import UNSET, CallOptions
 from durio.model.outcome import KeepRule
@@ -17,25 +24,34 @@ from durio.model.retry import Retry, as_retry
 from durio.model.settings import Settings
 from durio.model.system_tasks import join, join_task
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
-from durio.ports.handler import Handler
+from durio.ports.handler import Handler, TaskHandlers
 from durio.telemetry.emit import Emit
 
 
 class Registry:
     def __init__(
-        self, namespace: str, settings: Settings, emit: Emit, retry: Any, timeout: Any
+        self,
+        namespace: str,
+        settings: Settings,
+        emit: Emit,
+        retry: Any,
+        timeout: Any,
+        errors: Any = UNSET,
+        breakers: Mapping[str, Breaker] = MappingProxyType({}),
     ) -> None:
         self.namespace = namespace
+        self.breakers = breakers
         self._emit = emit
         self.retry = Retry(5) if retry is UNSET else as_retry(retry)
         # Fields of Handler that a task's options may replace.
         self._defaults: dict[str, Any] = {
             "retry": self.retry,
+            "errors": NO_RULES if errors is UNSET else error_rules(errors),
             "limits": DEFAULT_LIMITS if timeout is UNSET else time_limits(timeout),
             "result_seconds": settings.retention.result_seconds,
         }
         self.handlers: dict[str, Handler] = {}
-        self.by_name: dict[str, Handler] = {}  # the same, and each by its aliases
+        self.by_name = TaskHandlers()  # the same, and each by its aliases
         # Tasks that every worker has; only workers may know them.
         task = join_task(namespace)
         codec = ArgumentCodec(join, task, skip_first=False)
@@ -51,6 +67,7 @@ class Registry:
         }
         self.by_name |= self.system
         self.queues: dict[str, Queue] = {}  # as declared, in that order
+        self.limits = DeclaredLimits()
 
     def add(self, function: Callable[..., Any], options: CallOptions) -> Handler:
         """Register a function as the handler of its task name."""
@@ -70,13 +87,23 @@ class Registry:
         for name in (task, *aliases):
             self._refuse_duplicate(name, function)
         context = takes_context(function, task)
-        policies = {**self._defaults, **options.policies(task)}
-        if policies["retry"].has_no_backoff:
+        given = options.policies(task)
+        policies = {**self._defaults, **given}
+        rules: ErrorRules = given.get("errors", NO_RULES)
+        policies["errors"] = rules.over(
+            self._defaults["errors"], has_retry="retry" in given
+        )
+        if given.get("breaker") is not None:
+            self._check_breaker(task, given)
+        if policies["retry"].has_no_backoff or policies["errors"].has_no_backoff:
             self._emit("retry.unpaused", task=task, place=function_location(function))
+        new_codec = item_codec if self._is_batch(task, policies) else ArgumentCodec
+        codec = new_codec(function, task, skip_first=context)
         handler = Handler(
             task=task,
             function=function,
-            codec=ArgumentCodec(function, task, skip_first=context),
+            codec=codec,
+            gate_rule=self.limits.rule_of(task, options, codec),
             takes_context=context,
             is_async=inspect.iscoroutinefunction(function),
             **policies,
@@ -84,6 +111,18 @@ class Registry:
         self.handlers[task] = handler
         self.by_name.update(dict.fromkeys((task, *aliases), handler))
         return handler
+
+    def _is_batch(self, task: str, policies: Mapping[str, Any]) -> bool:
+        """Whether the task has batches; refuse them in a child process."""
+        is_batch = policies.get("batch") is not None
+        if is_batch and policies.get("is_process"):
+            raise InvalidOption(
+                f"task {task} has both batch= and process=True",
+                cure="Leave one of them out: a child process runs one job at a time.",
+                option="batch",
+                value=policies["batch"],
+            )
+        return is_batch
 
     def add_queue(self, queue: Queue) -> None:
         """Declare a queue; a second declaration changes only the options that it gives."""
@@ -116,6 +155,9 @@ class Registry:
                 "queue": handler.queue,
                 "priority": handler.priority,
                 "retries": handler.retry.retries,
+                **published_expiry(handler.expires),
+                **published_rule(handler.gate_rule),
+                **({} if handler.breaker is None else {"breaker": handler.breaker}),
                 "parameters": handler.codec.parameters(),
             }
             for name, handler in self.by_name.items()
@@ -129,6 +171,11 @@ class Registry:
 
     def _aliases(self, task: str, options: CallOptions) -> list[str]:
         given = () if options.aliases is UNSET else options.aliases
+        if given and is_prefix(task):
+            raise InvalidOption(
+                f"task {task} is for many names, and has aliases too",
+                cure="Declare another task for each earlier name.",
+            )
         aliases = [self._full_name(name) for name in given]
         if task in aliases:
             raise InvalidOption(
@@ -137,8 +184,19 @@ class Registry:
             )
         return aliases
 
+    def _check_breaker(self, task: str, given: Mapping[str, Any]) -> None:
+        if given["breaker"] not in self.breakers:
+            raise unknown_breaker(given["breaker"], self.breakers)
+        if given.get("is_process"):
+            raise InvalidOption(
+                f"task {task} has breaker= and process=True",
+                cure="A breaker counts calls in the worker: leave one of them out.",
+                option="breaker",
+                value=given["breaker"],
+            )
+
     def _full_name(self, given: str) -> str:
-        name = check_name("task", given)
+        name = check_task(given)
         own = name.removeprefix(f"{self.namespace}.")
         if "." in own:
             raise InvalidName(

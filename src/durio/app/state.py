@@ -11,6 +11,7 @@ from durio.app.connect import connect, is_in_memory, masked
 from durio.app.spawn import Spawner
 from durio.client.bounds import Bounds
 from durio.client.enqueue import Enqueuer
+from durio.client.manual_limits import ManualLimits
 from durio.client.plan_commits import PlanCommits
 from durio.client.result_waiters import Waiters
 from durio.model.errors import UsageError
@@ -42,11 +43,14 @@ class AppState:
     starts_children = True  # for tasks with process=True
     has_time_limits = True
 
-    def __init__(self, url: str, clock: Clock, folder: str, emit: Emit) -> None:
+    def __init__(
+        self, url: str, clock: Clock, folder: str, emit: Emit, namespace: str
+    ) -> None:
         self.url = url
         self.clock = clock
         self.folder = folder  # the base of relative paths in the URL
         self._emit = emit
+        self.manual_limits = ManualLimits(namespace, clock)
         # By process id: a forked child opens its own store.
         self.stores: dict[int, Store] = {}
         self.by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopState]

@@ -17,13 +17,14 @@ mypy gives up where the first parameter, or the return type of a sync function, 
 `Any`: the task is `Any` then. `object` is exact in every checker.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import (
     Any,
     Never,
     ParamSpec,
     Protocol,
+    Required,
     TypedDict,
     TypeVar,
     Unpack,
@@ -31,8 +32,13 @@ from typing import (
     overload,
 )
 
+from durio.app.batch_tasks import BatchDecorator
 from durio.app.task_signatures import TaskSignatures
 from durio.app.tasks import SyncTask, Task
+from durio.model.batch import Batch
+from durio.model.error_rules import ErrorKey, ErrorRule
+from durio.model.expiry import ExpiresOption
+from durio.model.limits import Limit, LimitKey
 from durio.model.options import CallOptions, Retention
 from durio.model.quantities import Duration
 from durio.model.retry import Retry
@@ -82,10 +88,21 @@ class TaskKeywords(TypedDict, total=False):
     queue: str
     priority: int
     retry: Retry | int
+    errors: Mapping[ErrorKey, ErrorRule]
     timeout: Timeout
+    expires: ExpiresOption
     retention: Retention
     result_ttl: Duration
+    limits: Sequence[Limit]
+    fair_by: LimitKey
+    breaker: str
     process: bool
+
+
+class BatchKeywords(TaskKeywords):
+    """The options of a task whose function gets many items in one call."""
+
+    batch: Required[Batch]
 
 
 class TaskDecorator:
@@ -103,6 +120,8 @@ class TaskDecorator:
 
     @overload
     def __call__(self, /, **options: Unpack[TaskKeywords]) -> "TaskDecorator": ...
+    @overload
+    def __call__(self, /, **options: Unpack[BatchKeywords]) -> BatchDecorator: ...
     # A task, which `@app.cron` schedules; `@app.task` refuses it.
     @overload
     def __call__(self, fn: AnyTask, /) -> AnyTask: ...

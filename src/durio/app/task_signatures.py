@@ -1,6 +1,7 @@
 """The signatures of a task, and groups of them: `task.s(...)`, `task.map(items)`."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -102,7 +103,7 @@ class TaskSignatures(Generic[P, R]):
         Raises InvalidArguments.
         """
         task = cast("TaskSignatures[..., T]", self)
-        return group(task.si(item) for item in items)
+        return task._group(task.si(item) for item in items)  # noqa: SLF001
 
     def starmap(
         self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /
@@ -112,7 +113,7 @@ class TaskSignatures(Generic[P, R]):
         Raises InvalidArguments.
         """
         task = cast("TaskSignatures[..., T]", self)
-        return group(task.si(*row) for row in task._rows(rows))  # noqa: SLF001
+        return task._group(task.si(*row) for row in task._rows(rows))  # noqa: SLF001
 
     def chunks(
         self: TakesPositionals[*Ts, T], rows: Iterable[tuple[*Ts]], /, size: int
@@ -130,11 +131,25 @@ class TaskSignatures(Generic[P, R]):
                 "task.chunks(rows, 100).",
             )
         task = cast("TaskSignatures[..., T]", self)
+        task._refuse_batch()  # noqa: SLF001
         bound = task._handler.codec.bound  # noqa: SLF001
         calls = (bound(row, {})[0] for row in task._rows(rows))  # noqa: SLF001
         # The rows may have no end: the group bounds how many chunks are read.
         chunks = iter(lambda: tuple(islice(calls, size)), ())
-        return group(task._immutable((), {}, rows=rows) for rows in chunks)  # noqa: SLF001
+        jobs = (task._immutable((), {}, rows=rows) for rows in chunks)  # noqa: SLF001
+        return task._group(jobs)  # noqa: SLF001
+
+    def _refuse_batch(self) -> None:
+        handler = self._handler
+        if isinstance(handler, Handler) and handler.batch is not None:
+            raise InvalidPlan(
+                f"task {handler.task} has batch=: its worker gathers jobs of one item",
+                cure="Use task.map(items): each item is a job, and calls have many.",
+            )
+
+    def _group(self, members: Iterable[Any]) -> Any:
+        """Return a group that belongs to the App of this task, also if it is empty."""
+        return replace(group(members), source=self._source)
 
     def _immutable(self, args: Any, kwargs: Any, **fields: Any) -> Any:
         return self._signature(args, kwargs, is_immutable=True, **fields)

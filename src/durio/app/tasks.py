@@ -19,10 +19,12 @@ from typing import (
     overload,
 )
 
+from durio.app.state import AppState
 from durio.app.task_signatures import TakesOne, TakesPositionals, TaskSignatures
-from durio.client.enqueue import JobBuilder, TaskDefaults, refuse_key
+from durio.client.enqueue import JobBuilder, defaults_of, refuse_key
 from durio.client.handle import Job, JobClient, find_job
 from durio.client.plan import Signature
+from durio.client.routing import Routes
 from durio.client.rows import explain_row, numbered, parse_row, row_options
 from durio.client.task_by_name import TaskTarget
 from durio.model.celery_names import line_for_method
@@ -32,6 +34,7 @@ from durio.model.errors import (
     UnknownAttribute,
     UsageError,
 )
+from durio.model.expiry import ExpiresOption
 from durio.model.job import NewJob
 from durio.model.keys import KeyPolicy
 from durio.model.option_table import takes_options
@@ -62,6 +65,12 @@ class TaskClient(JobClient, Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def routes(self) -> Routes | None: ...
+
+    @property
+    def state(self) -> AppState: ...
 
     async def send(
         self, jobs: list[NewJob], tx: Joinable | None = UNSET
@@ -132,6 +141,9 @@ class TaskCalls(TaskSignatures[P, R]):
             print(job.id)
         """
         job = self._new_job(self._job_builder(), args, kwargs)
+        limits = self._client.state.manual_limits
+        if limits.is_due and await limits.refresh(await self._client.store()):
+            job = self._new_job(self._job_builder(), args, kwargs)
         answers = await self._client.send([job], self._options.tx)
         return self._handles([job], answers)[0]
 
@@ -165,7 +177,12 @@ class TaskCalls(TaskSignatures[P, R]):
             send.enqueue_many_sync([("ann@example.com",), ("bob@example.com",)])
         """
         refuse_key(self._options)
+        limits = self._client.state.manual_limits
+        if is_due := limits.is_due:  # they may be needed twice
+            rows = [row for _, row in numbered(rows)]
         jobs = self._jobs_of_rows(rows)
+        if is_due and await limits.refresh(await self._client.store()):
+            jobs = self._jobs_of_rows(rows)
         return self._handles(jobs, await self._client.send(jobs, self._options.tx))
 
     @overload
@@ -197,14 +214,19 @@ class TaskCalls(TaskSignatures[P, R]):
         """Look up a job of this task without an event loop, as `job` does."""
         return self._client.run_sync(self.job(job_id))
 
-    def _job_builder(self, options: CallOptions | None = None) -> JobBuilder:
-        handler, client = self._handler, self._client
+    def _job_builder(
+        self,
+        options: CallOptions | None = None,
+        target: Handler | TaskTarget | None = None,
+    ) -> JobBuilder:
+        client, target = self._client, target or self._handler
         return JobBuilder(
-            TaskDefaults(handler.task, handler.queue, handler.priority),
+            defaults_of(target),
             options or self._options,
-            namespace=handler.task.partition(".")[0],
+            namespace=target.task.partition(".")[0],
             clock=client.clock,
             bounds=client.settings.payload,
+            limits=client.state.manual_limits,
         )
 
     def _jobs_of_rows(self, rows: Iterable[Any]) -> list[NewJob]:
@@ -229,9 +251,16 @@ class TaskCalls(TaskSignatures[P, R]):
     def _new_job(self, builder: JobBuilder, args: Any, kwargs: Any) -> NewJob:
         codec = self._handler.codec
         payload = codec.encode(args, kwargs)
+        routes = self._client.routes
+        if routes is not None:
+            options = builder.options
+            target = routes.target(self._handler, options, args, kwargs)
+            if target is not self._handler:
+                builder = self._job_builder(options, target)
+        gates = builder.gates(self._handler, args, kwargs) if builder.has_gates else ()
         if not builder.has_key:
-            return builder.job(payload)
-        return builder.job(payload, codec.canonical(args, kwargs, payload))
+            return builder.job(payload, gates=gates)
+        return builder.job(payload, codec.canonical(args, kwargs, payload), gates=gates)
 
     def _handles(self, jobs: list[NewJob], answers: list[Enqueued]) -> list[Job[R]]:
         if len(answers) != len(jobs):
@@ -264,6 +293,7 @@ class TaskWithOptions(TaskCalls[P, R]):
         queue: str = UNSET,
         delay: Duration = UNSET,
         at: datetime = UNSET,
+        expires: ExpiresOption = UNSET,
         key: str | None = UNSET,
         unique: KeyPolicy | UniqueName = UNSET,
         priority: int = UNSET,

@@ -21,7 +21,7 @@ from durio.bench.measure import (
     WorkerFailed,
 )
 from durio.host.processes import own_cpu_seconds
-from durio.model.plan_layout import ended_log
+from durio.model.plan_names import ended_log
 from durio.ports.plan_reader import read_position
 
 SECONDS = 5.0  # for each of the three

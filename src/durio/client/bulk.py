@@ -13,6 +13,7 @@ from typing import NamedTuple
 from durio.client.plan_retry import resume_plans
 from durio.model.names import namespace_of
 from durio.ports.browse import Query
+from durio.ports.clock import Clock
 from durio.ports.control import Action, AuditNote, MoveJobs, RenameJobs, RetryJobs
 from durio.ports.store import Store
 
@@ -40,6 +41,7 @@ async def act_in_bulk(
     action: Action,
     counted: CountedJobs,
     *,
+    clock: Clock,
     by: str,
     step_jobs: int = STEP_JOBS,
 ) -> AsyncGenerator[BulkStep]:
@@ -56,7 +58,9 @@ async def act_in_bulk(
             )
             if page.ids:
                 is_retry = isinstance(action, RetryJobs)
-                nodes = await resume_plans(store, page.ids, by) if is_retry else {}
+                nodes = (
+                    await resume_plans(store, page.ids, clock, by) if is_retry else {}
+                )
                 acted = await store.act(page.ids, action, only=(query, mark), note=note)
                 changed = [one.id for one in acted if one.is_changed_by(action)]
                 held = sum(one.is_held for one in acted) if is_second else 0

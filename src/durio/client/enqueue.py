@@ -13,14 +13,22 @@ never gets an error that says they are not stored.
 1,000 jobs, or of more than the queue can ever hold, is stored in pieces.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from durio.client.backpressure import QueueWaiters, queue_closed
 from durio.client.batching import Batcher
 from durio.client.bounds import Bounds, BoundsDeclarer
 from durio.client.calls import BATCH_MAX
+from durio.client.job_gates import (
+    gates_of_call,
+    gates_of_signature,
+    with_budgets,
+    with_queue_gates,
+)
+from durio.client.manual_limits import ManualLimits
 from durio.client.reliable_write import Answers, ReliableWriter, unknown_outcome
+from durio.client.routing import Target
 from durio.model.errors import (
     InvalidOption,
     KeyConflict,
@@ -30,6 +38,9 @@ from durio.model.errors import (
     StoreError,
     StoreUnavailable,
 )
+from durio.model.expiry import Expires, checked_expiry, parse_expires
+from durio.model.gate import GateSpec
+from durio.model.gate_rule import GateRule, JobPlace
 from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, KeyClaim, NewJob
 from durio.model.keys import key_claim, window
@@ -37,6 +48,7 @@ from durio.model.logs import OnEnd, Wait
 from durio.model.names import lane
 from durio.model.option_values import check_unique
 from durio.model.options import UNSET, CallOptions, stored_options
+from durio.model.plan import SignatureValue
 from durio.model.quantities import counted, seconds
 from durio.model.settings import PayloadSettings
 from durio.ports.clock import Clock
@@ -50,11 +62,19 @@ PIECES_OF_BOUND = 4
 
 
 class TaskDefaults(NamedTuple):
-    """The task of a call, with its default queue and priority."""
+    """The task of a call, with its default queue, priority and expiry."""
 
     task: str
     queue: str
     priority: int
+    expires: Expires = None
+    gate_rule: GateRule | None = None
+
+
+def defaults_of(target: Target) -> TaskDefaults:
+    return TaskDefaults(
+        target.task, target.queue, target.priority, target.expires, target.gate_rule
+    )
 
 
 class JobBuilder:
@@ -68,11 +88,12 @@ class JobBuilder:
         namespace: str,
         clock: Clock,
         bounds: PayloadSettings,
+        limits: ManualLimits,
     ) -> None:
         priority = defaults.priority if options.priority is UNSET else options.priority
         queue = defaults.queue if options.queue is UNSET else options.queue
         delay = 0.0 if options.delay is UNSET else seconds(options.delay, "delay")
-        self._options = options
+        self.options = options
         self._new_id = clock.new_id
         self._task = defaults.task
         self._bytes_max = bounds.bytes_max
@@ -80,8 +101,24 @@ class JobBuilder:
         self._rank = PRIORITY_MAX - priority
         self._run_at = None if options.at is UNSET else options.at.timestamp()
         self._delay_seconds = delay
-        self._opts = stored_options(options, defaults.task, bounds.meta_bytes_max)
+        self.expires_at = expiry_of(options, defaults, clock, delay)
+        self._opts = stored_options(
+            options, defaults.task, bounds.meta_bytes_max, expires_at=self.expires_at
+        )
         self.has_key = has_key(options)
+        self._rule = defaults.gate_rule
+        self.has_gates = self._has_budgets = False
+        if self._rule is not None or limits.choices:
+            self._prepare_gates(JobPlace(namespace, queue, priority), limits)
+
+    def _prepare_gates(self, place: JobPlace, limits: ManualLimits) -> None:
+        if place.namespace == limits.namespace:
+            place = place._replace(choices=limits.choices)
+        self._place = place
+        self._queue_gates = limits.of_queue(place.queue) if place.choices else ()
+        self._has_budgets = self._rule is not None and self._rule.has_budgets
+        self.has_gates = self._rule is not None or bool(self._queue_gates)
+        limits.is_used = limits.is_used or self.has_gates
 
     def job(
         self,
@@ -92,6 +129,7 @@ class JobBuilder:
         opts: bytes | None = None,
         wait: Wait | None = None,
         on_end: tuple[OnEnd, ...] = (),
+        gates: tuple[GateSpec, ...] = (),
     ) -> NewJob:
         """Build one job; its key compares `key_payload`, or else the payload.
 
@@ -99,6 +137,9 @@ class JobBuilder:
         """
         if len(payload) > self._bytes_max:
             raise too_large(self._task, len(payload), self._bytes_max)
+        opts = self._opts if opts is None else opts
+        if self._has_budgets and gates:
+            opts = with_budgets(opts, self._rule, gates)
         return NewJob(
             self._new_id() if job_id is None else job_id,
             self._lane,
@@ -107,19 +148,64 @@ class JobBuilder:
             payload,
             self._run_at,
             self._delay_seconds,
-            self._opts if opts is None else opts,
+            opts,
             self._key(key_payload or payload) if self.has_key else None,
             wait,
             on_end,
+            gates,
+            self.expires_at,
         )
 
+    def gates(
+        self, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[GateSpec, ...]:
+        """Return the gates of a job with these arguments; see `has_gates`."""
+        gates, rule = (), self._rule
+        if rule is not None:
+            gates = gates_of_call(rule, target, args, kwargs, self._place)
+        return self._with_queue_gates(gates)
+
+    def gates_of_signature(
+        self, target: Target, signature: SignatureValue, *, is_following: bool
+    ) -> tuple[GateSpec, ...]:
+        """Return the gates of a job of a plan; see `has_gates`."""
+        gates, rule, place = (), self._rule, self._place
+        if rule is not None:
+            gates = gates_of_signature(
+                rule, target, signature, place, is_following=is_following
+            )
+        return self._with_queue_gates(gates)
+
+    def _with_queue_gates(self, gates: tuple[GateSpec, ...]) -> tuple[GateSpec, ...]:
+        if not self._queue_gates:
+            return gates
+        return with_queue_gates(gates, self._queue_gates, self._task)
+
     def _key(self, key_payload: bytes) -> KeyClaim | None:
-        options = self._options
+        options = self.options
         if options.key is None:
             return None
         unique = options.unique
         policy = window() if unique is UNSET else check_unique(unique)
         return key_claim(policy, self._task, options.key, key_payload)
+
+
+def expiry_of(
+    options: CallOptions, defaults: TaskDefaults, clock: Clock, delay_seconds: float
+) -> float | None:
+    """Return when the jobs of this call expire; None without an expiry."""
+    expires = defaults.expires
+    if options.expires is not UNSET:
+        expires = parse_expires(options.expires)
+    if expires is None:
+        return None
+    now = clock.now()
+    starts_at = now + delay_seconds
+    if options.at is not UNSET:
+        starts_at = options.at.timestamp()
+    if has_key(options) and options.unique is not UNSET:
+        starts_at = max(starts_at, now + check_unique(options.unique).delay_seconds)
+    return checked_expiry(expires, task=defaults.task, now=now, starts_at=starts_at)
 
 
 def too_large(task: str, size: int, bytes_max: int) -> PayloadTooLarge:

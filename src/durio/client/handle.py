@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from durio.client.explain import ExplainClient, explain_job
 from durio.client.job_view import details_of, job_errors, retries_of_tasks, status_of
 from durio.client.plan_retry import resume_plans
 from durio.client.result_waiters import (
@@ -25,6 +26,7 @@ from durio.model.errors import (
     UsageError,
     WrongState,
 )
+from durio.model.explanation import JobExplanation
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
     CANCELLED,
@@ -38,8 +40,8 @@ from durio.model.job import (
 from durio.model.plan_change import replacing_plan
 from durio.model.quantities import Duration, format_duration, seconds
 from durio.model.transitions import check_retry, check_run_now
+from durio.ports.clock import Clock
 from durio.ports.control import CancelJobs, RetryJobs, RunJobsNow
-from durio.ports.store import Store
 from durio.telemetry.log import in_job
 
 R_co = TypeVar("R_co", covariant=True)
@@ -48,40 +50,27 @@ T = TypeVar("T")
 DESCRIBE_SECONDS = 1.0
 
 
-class JobClient(Protocol):
+class JobClient(ExplainClient, Protocol):
     """The part of an App that its handles use."""
-
-    async def store(self) -> Store:
-        """Return the open store."""
-        ...
 
     async def waiters(self) -> Waiters:
         """Return the shared poller of this loop."""
-        ...
-
-    def retries_of(self, task: str) -> int | None:
-        """Return the retries of the task's policy; None if this process does not know the task."""
         ...
 
     def decoder_of(self, task: str) -> Callable[[bytes], Any] | None:
         """Return the decoder of the task's results; None if the task is unknown here."""
         ...
 
-    def pasteable(self, cure: str) -> str:
-        """Return a cure whose commands mean the store of this App."""
-        ...
-
     async def plan(self, plan_id: str) -> Any:
         """Return the handle of a plan."""
-        ...
-
-    def now(self) -> float:
-        """Return wall-clock seconds."""
         ...
 
     def acting_user(self) -> str:
         """Return the user for the audit."""
         ...
+
+    @property
+    def clock(self) -> Clock: ...
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine for a caller without a loop."""
@@ -143,6 +132,14 @@ class Job(Awaitable[R_co]):
         """Return the status, arguments, options and failed attempts; raises JobNotFound."""
         return details_of(*await self._stored_with_retries())
 
+    async def explain(self) -> JobExplanation:
+        """Return why the job does not run now, or how it ended; raises JobNotFound.
+
+        Each reason has a text, what would unblock the job, and a command that does so. The
+        texts have errors in them, but no arguments and no tracebacks.
+        """
+        return await explain_job(self._client, await self._stored_job())
+
     async def _stored_with_retries(self) -> tuple[StoredJob, int | None]:
         client, stored = self._client, await self._stored_job()
         store = await client.store()
@@ -159,7 +156,7 @@ class Job(Awaitable[R_co]):
         """
         inside = in_job.get()
         if inside is not None:
-            return self._value_now(await self._stored_job(), inside.task)
+            return await self._value_now(await self._stored_job(), inside.task)
         waiters = await self._client.waiters()
         limit = None if timeout is None else seconds(timeout, "timeout")
         loop = asyncio.get_running_loop()
@@ -189,9 +186,9 @@ class Job(Awaitable[R_co]):
                 return await describe_wait(store, self._raw_id)
         return ""
 
-    def _value_now(self, stored: StoredJob, task: str) -> Any:
+    async def _value_now(self, stored: StoredJob, task: str) -> Any:
         """Return the result inside a task, which must not wait: it would block a slot."""
-        if stored.state < DONE or replacing_plan(stored.result) is not None:
+        if stored.state < DONE:
             raise UsageError(
                 f"{task} waits for job {self.id} ({stored.task}): a waiting task "
                 "keeps its slot, and when every slot waits no job can run",
@@ -200,6 +197,9 @@ class Job(Awaitable[R_co]):
                 task=task,
                 job_id=self.id,
             )
+        plan_id = replacing_plan(stored.result)
+        if plan_id is not None:  # it refuses a plan that has not ended
+            return await (await self._client.plan(id_text(plan_id))).result()
         return self._value(stored)
 
     def _value(self, stored: StoredJob) -> Any:
@@ -250,10 +250,14 @@ class Job(Awaitable[R_co]):
         """Make a dead or cancelled job ready again, with the same id and all its retries.
 
         A job of a failed plan resumes the plan: jobs that were cancelled because of it wait
-        again. If the plan is gone, or was cancelled, the job runs alone. Raises WrongState for a job in another state, or if another job has its key.
+        again. If the plan is gone, or was cancelled, the job runs alone. This call does not
+        say which of the two happened; `durio jobs retry` does, and the state of the plan is
+        `running` again if it was resumed. Raises WrongState for a job in another state, or
+        if another job has its key.
         """
         store = await self._client.store()
-        await resume_plans(store, [self._raw_id], self._client.acting_user())
+        client = self._client
+        await resume_plans(store, [self._raw_id], client.clock, client.acting_user())
         acted = (await store.act([self._raw_id], RetryJobs()))[0]
         if acted.before is None:
             raise not_found(acted.id)
@@ -294,6 +298,10 @@ class Job(Awaitable[R_co]):
     def details_sync(self) -> JobDetails:
         """Read the details without an event loop, as `details` does."""
         return self._client.run_sync(self.details())
+
+    def explain_sync(self) -> JobExplanation:
+        """Explain the job without an event loop, as `explain` does."""
+        return self._client.run_sync(self.explain())
 
     def cancel_sync(self) -> State:
         """Cancel the job without an event loop, as `cancel` does."""

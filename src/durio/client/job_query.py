@@ -22,7 +22,7 @@ from durio.model.errors import (
     WrongState,
 )
 from durio.model.job import JobDetails
-from durio.model.names import did_you_mean, queue_of
+from durio.model.names import did_you_mean, known_as, queue_of
 from durio.model.queues import DEFAULT_QUEUE
 from durio.ports.browse import Query, states_in_words
 from durio.ports.control import (
@@ -187,7 +187,10 @@ class JobQuery:
             await refuse_unknown_names(client, store, query)
         changed = held = alone = 0
         chosen = CountedJobs(query, counted.mark, self._at_most(counted.jobs))
-        async for step in act_in_bulk(store, action, chosen, by=client.acting_user()):
+        steps = act_in_bulk(
+            store, action, chosen, clock=client.clock, by=client.acting_user()
+        )
+        async for step in steps:
             changed, held = changed + step.jobs, held + step.held
             alone += step.alone
         held = min(held, chosen.limit - changed)
@@ -256,7 +259,7 @@ async def refuse_unknown_names(
         known = await known_tasks(client, store, namespace)
         if (
             known
-            and query.task not in known
+            and not known_as(query.task, known)
             and not await has_jobs(store, namespace, query.task)
         ):
             raise UnknownTask(

@@ -96,7 +96,9 @@ def last_error(stored: StoredJob) -> LastError | None:
     if not errors:
         return None
     newest = errors[-1]
-    return LastError(newest.type, newest.message, newest.attempt, newest.at)
+    return LastError(
+        newest.type, newest.message, newest.attempt, newest.at, newest.decision
+    )
 
 
 def job_errors(stored: StoredJob) -> list[JobError]:
@@ -110,6 +112,7 @@ def job_errors(stored: StoredJob) -> list[JobError]:
             at=utc_datetime(failure.at),
             worker=failure.worker or None,
             logs=failure.logs,
+            decision=failure.decision,
         )
         for failure in failures(stored.errors)
     ]

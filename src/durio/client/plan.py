@@ -1,8 +1,8 @@
 """Signatures and plans as users see them: with types, and made by chain, group and chord.
 
 At run time every signature is a `Signature` and every plan is a `Plan`. `Partial`,
-`Immutable`, `ImmutablePlan` and `NamedSignature` are never instantiated: they are the types
-that checkers know for signatures and plans, and say what may follow what.
+`PartialPlan`, `Immutable`, `ImmutablePlan` and `NamedSignature` are never instantiated: they
+are the types that checkers know for signatures and plans, and say what may follow what.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,6 +26,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
+E = TypeVar("E")
 R = TypeVar("R")
 S = TypeVar("S")
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -114,23 +115,47 @@ class Immutable(Handled, Complete[R_co], Following[object, R_co]):
 
 
 class Partial(Handled, Following[A_contra, R_co]):
-    """A signature or plan without its first argument: it gets the result before it."""
+    """A signature without its first argument: it gets the result before it."""
 
     __module__ = "durio.plans"
 
-    async def enqueue(self, first: A_contra, /) -> "Job[R_co] | PlanJob[R_co]":
-        """Store it with its first argument and return the handle."""
+    async def enqueue(self, first: A_contra, /) -> Job[R_co]:
+        """Store a job with its first argument and return its handle."""
         raise NotImplementedError
 
-    def enqueue_sync(self, first: A_contra, /) -> "Job[R_co] | PlanJob[R_co]":
+    def enqueue_sync(self, first: A_contra, /) -> Job[R_co]:
         """Enqueue without an event loop, as `enqueue` does."""
         raise NotImplementedError
 
-    def __or__(self, following: Following[R_co, S]) -> "Partial[A_contra, S]":
+    def __or__(self, following: Following[R_co, S]) -> "PartialPlan[A_contra, S]":
         raise NotImplementedError
 
 
-class Plan(Handled, PlanValue, Complete[R_co]):
+class WithPlanOptions(Handled):
+    """The part of plans that takes options."""
+
+    @takes_options
+    def options(
+        self,
+        *,
+        key: str | None = UNSET,
+        unique: KeyPolicy | UniqueName = UNSET,
+        queue: str = UNSET,
+        priority: int = UNSET,
+        tx: Joinable | None = UNSET,
+        meta: Mapping[str, object] | None = UNSET,
+    ) -> Self:
+        """Return a copy with these options; the original is unchanged.
+
+        `queue`, `priority` and `meta` are defaults for nodes that do not have their own.
+        `key`, `unique` and `tx` are for the plan as a whole. With a key, `unique` is
+        `window()` (the default, 24 hours) or `while_active`: a second enqueue returns the
+        handle of the first plan. Raises InvalidOption.
+        """
+        raise NotImplementedError
+
+
+class Plan(WithPlanOptions, PlanValue, Complete[R_co]):
     """A chain or a group of signatures and plans, as a value; a chord is a chain."""
 
     __module__ = "durio.plans"
@@ -155,36 +180,23 @@ class Plan(Handled, PlanValue, Complete[R_co]):
         client, tx = client_of(self), self.defaults.tx
         return client.run_with(tx, self.enqueue(*args, **kwargs))
 
-    @takes_options
-    def options(
-        self,
-        *,
-        key: str | None = UNSET,
-        unique: KeyPolicy | UniqueName = UNSET,
-        queue: str = UNSET,
-        priority: int = UNSET,
-        tx: Joinable | None = UNSET,
-        meta: Mapping[str, object] | None = UNSET,
-    ) -> Self:
-        """Return a copy with these options; the original is unchanged.
-
-        `queue`, `priority` and `meta` are defaults for nodes that do not have their own.
-        `key`, `unique` and `tx` are for the plan as a whole. With a key, `unique` is
-        `window()` (the default, 24 hours) or `while_active`: a second enqueue returns the
-        handle of the first plan. Raises InvalidOption.
-        """
-        raise NotImplementedError
-
 
 ANY_PLAN: type[Plan[Any]] = Plan
 
 
 def client_of(link: Link) -> Any:
     """Return the App of the tasks of a signature or plan."""
+    if link.source is None and isinstance(link, PlanValue) and link.size == 0:
+        raise UsageError(
+            f"{link!r} has no members, so it belongs to no App",
+            cure="Write task.map(items), which knows its App, also for no items; or give "
+            "the App: Plan.from_dict(group([]).to_dict(), app).",
+        )
     if link.source is None:
         raise UsageError(
-            f"{link!r} belongs to no App: it was made from a document, or is empty",
-            cure="Make it of tasks: task.s(...), or app.s('shop.send', ...).",
+            f"{link!r} belongs to no App: it was made from a document",
+            cure="Make it of tasks, task.s(...), app.s('shop.send', ...) or task.map(items), "
+            "or give the App: from_dict(document, app).",
         )
     return link.source.client
 
@@ -198,6 +210,49 @@ class ImmutablePlan(Plan[R_co], Following[object, R_co]):
         raise NotImplementedError
 
 
+class PartialPlan(WithPlanOptions, Following[A_contra, R_co]):
+    """A plan without its first argument: its first nodes get the result before it."""
+
+    __module__ = "durio.plans"
+
+    async def enqueue(self, first: A_contra, /) -> PlanJob[R_co]:
+        """Store the plan with its first argument and return its handle."""
+        raise NotImplementedError
+
+    def enqueue_sync(self, first: A_contra, /) -> PlanJob[R_co]:
+        """Enqueue without an event loop, as `enqueue` does."""
+        raise NotImplementedError
+
+    def __or__(self, following: Following[R_co, S]) -> "PartialPlan[A_contra, S]":
+        raise NotImplementedError
+
+
+# Of an immutable first member, of one that has all its arguments, and of a partial one; in
+# each part one to four members of different types, then more of one type, then an iterable.
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    first: Immutable[A] | ImmutablePlan[A], /
+) -> ImmutablePlan[A]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    first: Immutable[A] | ImmutablePlan[A], b: Following[A, B], /
+) -> ImmutablePlan[B]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    first: Immutable[A] | ImmutablePlan[A], b: Following[A, B], c: Following[B, C], /
+) -> ImmutablePlan[C]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    first: Immutable[A] | ImmutablePlan[A],
+    b: Following[A, B],
+    c: Following[B, C],
+    d: Following[C, D],
+    /,
+) -> ImmutablePlan[D]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    first: Immutable[A] | ImmutablePlan[A], /, *links: Following[A, A]
+) -> ImmutablePlan[A]: ...
 @overload
 def chain(first: Complete[A], /) -> Plan[A]: ...
 @overload
@@ -211,22 +266,41 @@ def chain(
 @overload
 def chain(first: Complete[A], /, *links: Following[A, A]) -> Plan[A]: ...
 @overload
-def chain(first: Following[A, B], b: Following[B, C], /) -> Partial[A, C]: ...
+def chain(first: Following[A, B], /) -> PartialPlan[A, B]: ...
+@overload
+def chain(first: Following[A, B], b: Following[B, C], /) -> PartialPlan[A, C]: ...
 @overload
 def chain(
     first: Following[A, B], b: Following[B, C], c: Following[C, D], /
-) -> Partial[A, D]: ...
+) -> PartialPlan[A, D]: ...
 @overload
-def chain(first: Following[A, A], /, *links: Following[A, A]) -> Partial[A, A]: ...
+def chain(
+    first: Following[A, B],
+    b: Following[B, C],
+    c: Following[C, D],
+    d: Following[D, E],
+    /,
+) -> PartialPlan[A, E]: ...
 @overload
-def chain(links: Iterable[Complete[A] | Following[A, A]], /) -> Plan[A]: ...
+def chain(first: Following[A, A], /, *links: Following[A, A]) -> PartialPlan[A, A]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    links: Iterable[Immutable[A] | ImmutablePlan[A]], /
+) -> ImmutablePlan[A]: ...
+@overload
+def chain(  # pyright: ignore[reportOverlappingOverload]
+    links: Iterable[Following[A, A]], /
+) -> PartialPlan[A, A]: ...
+@overload
+def chain(links: Iterable[Link], /) -> Plan[Any]: ...
 def chain(*links: Any) -> Any:
     """Return a plan that runs its members one after the other: `a | b | c`.
 
     Each member gets the result before it as its first argument, except `task.si(...)`. The
     value of a chain is that of its last member. Members are signatures or plans, or one
-    iterable of them. Type checkers know up to four members of different types; `|` has no
-    such limit. Raises InvalidPlan or InvalidArguments.
+    iterable of them. Type checkers know up to four members of different types, more members
+    of one type, and of an iterable of different members nothing; `|` has no such limits.
+    Raises InvalidPlan or InvalidArguments.
 
         plan = chain(resize.s("a.png"), publish.s())
     """
@@ -254,12 +328,12 @@ def group(
 @overload
 def group(
     *members: Following[A, R] | Iterable[Following[A, R]], cancel_rest: bool = False
-) -> Partial[A, list[R]]: ...
+) -> PartialPlan[A, list[R]]: ...
 @overload
 def group(
     *members: Following[A, R] | Iterable[Following[A, R]],
     on_error: Literal["collect"],
-) -> Partial[A, Collected[R]]: ...
+) -> PartialPlan[A, Collected[R]]: ...
 def group(*members: Any, on_error: str | None = None, cancel_rest: bool = False) -> Any:
     """Return a plan that runs its members side by side; its value is the list of theirs.
 
@@ -275,17 +349,29 @@ def group(*members: Any, on_error: str | None = None, cancel_rest: bool = False)
 
 
 @overload
+def chord(  # pyright: ignore[reportOverlappingOverload]
+    header: Immutable[A] | ImmutablePlan[A], callback: Following[A, S], /
+) -> ImmutablePlan[S]: ...
+@overload
+def chord(  # pyright: ignore[reportOverlappingOverload]
+    header: Iterable[Immutable[R] | ImmutablePlan[R]],
+    callback: Following[list[R], S],
+    /,
+) -> ImmutablePlan[S]: ...
+@overload
 def chord(header: Complete[A], callback: Following[A, S], /) -> Plan[S]: ...
 @overload
 def chord(
     header: Iterable[Complete[R]], callback: Following[list[R], S], /
 ) -> Plan[S]: ...
 @overload
-def chord(header: Following[A, B], callback: Following[B, S], /) -> Partial[A, S]: ...
+def chord(
+    header: Following[A, B], callback: Following[B, S], /
+) -> PartialPlan[A, S]: ...
 @overload
 def chord(
     header: Iterable[Following[A, R]], callback: Following[list[R], S], /
-) -> Partial[A, S]: ...
+) -> PartialPlan[A, S]: ...
 def chord(header: Any, callback: Any = None, /) -> Any:
     """Return a plan that runs a callback with the list of results of a group.
 

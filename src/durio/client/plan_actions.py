@@ -9,8 +9,8 @@ from durio.client.plan_key import other_holder
 from durio.model.effects import Effects, Put
 from durio.model.errors import PlanNotFound, WrongState
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import CANCELLED, DEAD, RUNNING, StoredJob
-from durio.model.plan_failure import dependents, fails_plan, followers, has_failed
+from durio.model.job import CANCELLED, DEAD, RUNNING
+from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_payload import plan_place_of
 from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind
 from durio.ports.clock import Clock
@@ -18,15 +18,18 @@ from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import AuditNote, RetryJobs
 from durio.ports.plan_reader import StoredPlan, find_plan, find_whole_plan
 from durio.ports.plan_sweep import (
+    RESUMED_LOOK_SECONDS,
+    STEP_JOBS,
     cancel_plans,
     current_state,
+    failed_nodes,
+    nodes_with,
     overtaken,
     states_of,
     steps,
 )
 from durio.ports.store import Store
 
-READ_JOBS_MAX = 200
 # How long a retry waits for the leader, which handles a failure.
 FAILING_SECONDS_MAX, FAILING_LOOK_SECONDS = 10.0, 0.1
 
@@ -85,6 +88,7 @@ async def resume_after(
     store: Store,
     plan: StoredPlan,
     retried: Collection[int],
+    now: float,
     by: str,
     retrying: Collection[bytes] = (),
 ) -> int:
@@ -107,13 +111,17 @@ async def resume_after(
     left = sum(fails_plan(plan.layout, other) for other in others)
     is_resumed = plan.record.state is PlanState.FAILED and not left
     if is_resumed:
-        await resume_around(store, plan, by, retrying)
-    await resume(store, plan, ids, by, is_resumed=is_resumed)
+        await resume_around(store, plan, now, by, retrying)
+    await resume(store, plan, ids, now, by, is_resumed=is_resumed)
     return left
 
 
 async def resume_around(
-    store: Store, plan: StoredPlan, by: str, retrying: Collection[bytes] = ()
+    store: Store,
+    plan: StoredPlan,
+    now: float,
+    by: str,
+    retrying: Collection[bytes] = (),
 ) -> None:
     """Resume the plan of the job whose place this plan has taken, if it has failed."""
     replaces = plan.record.replaces
@@ -121,7 +129,7 @@ async def resume_around(
         return
     outer = await find_whole_plan(store, plan.namespace, id_bytes(replaces.plan))
     if outer is not None and outer.record.state is PlanState.FAILED:
-        await resume_after(store, outer, [replaces.node], by, retrying)
+        await resume_after(store, outer, [replaces.node], now, by, retrying)
 
 
 async def replacements(
@@ -136,15 +144,6 @@ async def replacements(
     return found
 
 
-async def failed_nodes(
-    store: Store, plan: StoredPlan, states: Mapping[int, int]
-) -> set[int]:
-    """Return the nodes that are dead, or were cancelled for themselves."""
-    dead = {n for n, state in states.items() if state == DEAD}
-    cancelled = [n for n, state in states.items() if state == CANCELLED]
-    return dead | await nodes_with(store, plan, cancelled, has_failed)
-
-
 async def ending_nodes(
     store: Store, plan: StoredPlan, states: Mapping[int, int]
 ) -> set[int]:
@@ -152,21 +151,6 @@ async def ending_nodes(
     running = [n for n, state in states.items() if state == RUNNING]
     asked = await nodes_with(store, plan, running, lambda job: job.cancel_asked)
     return asked | {n for n, _ in await replacements(store, plan, ENDING)}
-
-
-async def nodes_with(
-    store: Store,
-    plan: StoredPlan,
-    numbers: Sequence[int],
-    is_meant: Callable[[StoredJob], bool],
-) -> set[int]:
-    """Return those of these nodes for whose jobs something holds."""
-    number_of = dict(zip(plan.ids(numbers), numbers, strict=True))
-    found: set[int] = set()
-    for some in steps(list(number_of), READ_JOBS_MAX):
-        jobs = await store.get(some)
-        found |= {number_of[job.id] for job in jobs if is_meant(job)}
-    return found
 
 
 RETRIED = (PlanState.FAILED, PlanState.CANCELLED)
@@ -189,7 +173,7 @@ async def retry_plan(
     deadline = clock.monotonic() + FAILING_SECONDS_MAX
     while True:
         try:
-            return await retry_now(store, namespace, plan_id, by)
+            return await retry_now(store, namespace, plan_id, clock.now(), by)
         except WrongState as error:
             is_late = clock.monotonic() >= deadline
             if error.values.get("state") is not PlanState.FAILING or is_late:
@@ -197,11 +181,13 @@ async def retry_plan(
         await clock.sleep(FAILING_LOOK_SECONDS)
 
 
-async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> int:
+async def retry_now(
+    store: Store, namespace: str, plan_id: bytes, now: float, by: str
+) -> int:
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
-    become ready. After a crash in between a failed node is still there: retry again. Plans in
+    become ready. After a crash in between the leader marks it as failed again. Plans in
     places of nodes are resumed first, so that this one stays failed until all of them are. A
     failure that a group has collected stays: its entry is in the log of the group.
     """
@@ -209,7 +195,7 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
     if not plan.record.is_whole:
         raise plan_not_found(plan_id)  # it is being deleted
     state, states = await current_state(store, plan), await states_of(store, plan)
-    if state is PlanState.RUNNING and await is_about_to_fail(store, plan, states):
+    if await is_about_to_fail(store, plan, state, states):
         state = PlanState.FAILING
     if state not in RETRIED:
         raise WrongState(
@@ -236,19 +222,26 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
         )
     plans = await plans_to_resume(store, plan)
     await retaken_key(store, plan)  # raises before anything is changed
-    await resume_around(store, plan, by)
+    await resume_around(store, plan, now, by)
     jobs = 0
     for each in reversed(plans):
         ids = each.ids(await retried_nodes(store, each, await states_of(store, each)))
-        await resume(store, each, ids, by)
+        await resume(store, each, ids, now, by)
         jobs += len(ids)
     return jobs
 
 
 async def is_about_to_fail(
-    store: Store, plan: StoredPlan, states: Mapping[int, int]
+    store: Store, plan: StoredPlan, state: PlanState, states: Mapping[int, int]
 ) -> bool:
-    """Whether a job has failed, and the leader has not handled it yet."""
+    """Whether a job has failed, and the leader has not handled it yet.
+
+    `state` may be that of the plan in the place of the last job.
+    """
+    if plan.record.state is not PlanState.RUNNING or state is PlanState.DONE:
+        return False
+    if state is not PlanState.RUNNING:
+        return True
     failed = await failed_nodes(store, plan, states)
     return any(fails_plan(plan.layout, number) for number in failed)
 
@@ -286,6 +279,7 @@ async def resume(
     store: Store,
     plan: StoredPlan,
     ids: Sequence[bytes],
+    now: float,
     by: str,
     *,
     is_resumed: bool = True,
@@ -297,6 +291,8 @@ async def resume(
     action, refused = RetryJobs(), list[bytes]()
     note = AuditNote(plan.namespace, by, "retry", f"plan {id_text(plan.id)}")
     put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
+    seconds = RESUMED_LOOK_SECONDS + len(ids) / STEP_JOBS  # a step takes less than 1 s
+    put = put._replace(due_at=now + seconds)
     effects: Effects | None = None
     if is_resumed:
         effects = Effects(puts=[put, *await retaken_key(store, plan)])

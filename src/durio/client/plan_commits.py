@@ -24,13 +24,15 @@ class WaitingCommit(NamedTuple):
 
     @property
     def rows(self) -> int:
-        jobs, puts, appends, _ = self.effects
-        return len(jobs) + len(puts) + sum(len(append.entries) for append in appends)
+        effects = self.effects
+        entries = sum(len(append.entries) for append in effects.appends)
+        return len(effects.jobs) + len(effects.puts) + entries
 
     @property
     def bytes(self) -> int:
-        jobs, puts, _, _ = self.effects
-        return sum(len(j.payload) for j in jobs) + sum(len(p.body or b"") for p in puts)
+        effects = self.effects
+        bodies = sum(len(put.body or b"") for put in effects.puts)
+        return bodies + sum(len(job.payload) for job in effects.jobs)
 
     def fail(self, error: Exception) -> None:
         if not self.future.done():

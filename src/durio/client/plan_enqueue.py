@@ -15,10 +15,13 @@ from msgspec.structs import replace as replace_fields
 
 from durio.client.backpressure import HINT_SECONDS, queue_closed, queue_full
 from durio.client.bounds import Bounds
-from durio.client.enqueue import JobBuilder, TaskDefaults
+from durio.client.enqueue import JobBuilder, defaults_of
+from durio.client.job_gates import check_following
+from durio.client.manual_limits import ManualLimits
 from durio.client.plan_commits import PlanCommits
 from durio.client.plan_key import plan_key
 from durio.client.reliable_write import TRIES_MAX
+from durio.client.routing import Routes
 from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.effects import Effects, Put
 from durio.model.errors import (
@@ -29,15 +32,16 @@ from durio.model.errors import (
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import NewJob
 from durio.model.options import NO_OPTIONS, UNSET, stored_options
-from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
-from durio.model.plan_arguments import with_first_arguments
-from durio.model.plan_layout import (
-    WRITTEN_AT_ONCE_MAX,
-    PlanLayout,
-    PlanNode,
-    lay_out,
-    node_id,
+from durio.model.plan import (
+    AnyLink,
+    PlanValue,
+    SignatureValue,
+    check_app_of_tasks,
+    signatures_of,
 )
+from durio.model.plan_arguments import with_first_arguments
+from durio.model.plan_layout import WRITTEN_AT_ONCE_MAX, PlanLayout, PlanNode, lay_out
+from durio.model.plan_names import node_id
 from durio.model.plan_payload import node_key_taken, same_key_twice
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
@@ -53,9 +57,9 @@ from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.conflicts import Conflict
 from durio.ports.handler import Handler
-from durio.ports.plan_protocol import require_plan_workers
 from durio.ports.plan_writes import PlanWrites
 from durio.ports.store import Store
+from durio.ports.worker_protocol import protocol_of_plan, require_workers
 
 KEY_TRIES_MAX = 20
 PAUSE_SECONDS = 0.05
@@ -65,14 +69,24 @@ FULL_LOOK_SECONDS = 0.1
 class PlanClient(Protocol):
     """The part of an App that plans use."""
 
-    name: str
     bounds: Bounds
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def settings(self) -> Settings: ...
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def routes(self) -> Routes | None: ...
+
+    @property
+    def manual_limits(self) -> ManualLimits: ...
+
+    async def refresh_limits(self) -> bool: ...
 
     async def store(self) -> Store: ...
 
@@ -93,6 +107,7 @@ async def store_plan(
     Raises before anything is written if it is wrong.
     """
     options = plan.defaults if isinstance(plan, PlanValue) else NO_OPTIONS
+    check_app_of_tasks(plan, client.name)
     plan = with_first_arguments(plan, args, kwargs)
     plan_id = client.clock.new_id()
     signatures = signatures_of(plan)
@@ -100,14 +115,17 @@ async def store_plan(
     targets = {task: await client.find_task(task) for task in tasks}
     size = plan.size if isinstance(plan, PlanValue) else 1
     if len(signatures) > size:  # handlers are among them
-        plan = with_handler_queues(plan, targets)
+        plan = with_handler_queues(plan, targets, client.routes)
     layout = lay_out(plan, plan_id, client.name)
     writer = PlanWriter(client, plan, plan_id, layout)
     jobs = writer.jobs(targets)
+    if client.manual_limits.is_due and await client.refresh_limits():
+        jobs = writer.jobs(targets)
     key = plan_key(client.name, options, plan_id, writer.shape, jobs, tx)
     store = await client.store()
     in_tx = tx is not None
-    await require_plan_workers(store, client.name, client.clock, only_look=in_tx)
+    protocol = protocol_of_plan(jobs)
+    await require_workers(store, client.name, client.clock, protocol, only_look=in_tx)
     for _ in range(KEY_TRIES_MAX if key else 1):
         taken = key and await key.holder(store)
         if isinstance(taken, PlanHolder):
@@ -133,32 +151,44 @@ class EnqueuedPlan(NamedTuple):
 
 
 def with_handler_queues(
-    link: AnyLink, targets: Mapping[str, Handler | TaskTarget]
+    link: AnyLink, targets: Mapping[str, Handler | TaskTarget], routes: Routes | None
 ) -> AnyLink:
-    """Return the plan with queue and priority in the options of its handlers.
+    """Return the plan with queue, priority and expiry in the options of its handlers.
 
     The leader, which enqueues them, may not have their code.
     """
     handlers = tuple(
-        replace(h, options=h.options.with_changes(queue_options(h, targets)))
+        replace(h, options=h.options.with_changes(queue_options(h, targets, routes)))
         for h in link.error_handlers
     )
     if isinstance(link, SignatureValue):
         return replace(link, error_handlers=handlers) if handlers else link
-    members = tuple(with_handler_queues(member, targets) for member in link.members)
+    members = tuple(
+        with_handler_queues(member, targets, routes) for member in link.members
+    )
     if not handlers and all(map(is_, members, link.members)):
         return link
     return replace(link, members=members, error_handlers=handlers)
 
 
 def queue_options(
-    handler: SignatureValue, targets: Mapping[str, Handler | TaskTarget]
+    handler: SignatureValue,
+    targets: Mapping[str, Handler | TaskTarget],
+    routes: Routes | None,
 ) -> dict[str, Any]:
     options, target = handler.options, targets[handler.task]
-    return {
+    if routes is not None:
+        is_following = not handler.is_immutable
+        target = routes.of_signature(target, handler, is_following=is_following)
+    found: dict[str, Any] = {
         "queue": target.queue if options.queue is UNSET else options.queue,
         "priority": target.priority if options.priority is UNSET else options.priority,
     }
+    if not handler.is_immutable:
+        check_following(target)
+    if options.expires is UNSET and target.expires is not None:
+        found["expires"] = target.expires
+    return found
 
 
 class KeyTaken(Exception):
@@ -186,7 +216,7 @@ class PlanWriter:
 
     def jobs(self, targets: Mapping[str, Handler | TaskTarget]) -> list[NewJob]:
         """Encode all nodes; raises for the first one that cannot be stored."""
-        builders: dict[tuple[str, int], JobBuilder] = {}
+        builders: dict[tuple[str, str, int, int], JobBuilder] = {}
         jobs: list[NewJob] = []
         keys: dict[bytes, NewJob] = {}
         target: Handler | TaskTarget = unknown_target(join_task(self._client.name))
@@ -194,8 +224,8 @@ class PlanWriter:
             if node.signature is None:
                 target = self._join(target)
             else:
-                target = targets[node.signature.task]
-            key = (target.task, id(node.options))
+                target = self._routed(targets[node.signature.task], node)
+            key = (target.task, target.queue, target.priority, id(node.options))
             builder = builders.get(key)
             if builder is None:
                 builder = builders[key] = self._builder(target, node)
@@ -207,6 +237,17 @@ class PlanWriter:
             jobs.append(job)
         return jobs
 
+    def _routed(
+        self, target: Handler | TaskTarget, node: PlanNode
+    ) -> Handler | TaskTarget:
+        routes = self._client.routes
+        if routes is None or node.signature is None:
+            return target
+        is_following = node.input is not None
+        return routes.of_signature(
+            target, node.signature, node.options, is_following=is_following
+        )
+
     def _join(self, member: Handler | TaskTarget) -> TaskTarget:
         """Return the task of a join, which runs where the members of its group run."""
         join = unknown_target(join_task(self._client.name))
@@ -214,11 +255,12 @@ class PlanWriter:
 
     def _builder(self, target: Handler | TaskTarget, node: PlanNode) -> JobBuilder:
         return JobBuilder(
-            TaskDefaults(target.task, target.queue, target.priority),
+            defaults_of(target),
             node.options,
             namespace=self._client.name,
             clock=self._client.clock,
             bounds=self._client.settings.payload,
+            limits=self._client.manual_limits,
         )
 
     def _job(
@@ -228,14 +270,25 @@ class PlanWriter:
         place = PlanPlace(self._name, node.number, node.input)
         is_chunk = node.signature is not None and node.signature.rows is not None
         opts = stored_options(
-            node.options, target.task, bounds.meta_bytes_max, place, is_chunk=is_chunk
+            node.options,
+            target.task,
+            bounds.meta_bytes_max,
+            place,
+            is_chunk=is_chunk,
+            expires_at=builder.expires_at,
         )
+        gates = ()
+        if builder.has_gates and node.signature is not None:
+            gates = builder.gates_of_signature(
+                target, node.signature, is_following=node.input is not None
+            )
         return builder.job(
             payload_of(target, node),
             job_id=node_id(self._plan_id, node.number),
             opts=opts,
             wait=node.wait,
             on_end=node.on_end,
+            gates=gates,
         )
 
     # --- writing
@@ -312,7 +365,7 @@ class PlanWriter:
         if conflict.what == "record":
             raise StoreUnavailable(
                 f"the plan was not stored within {WRITTEN_SECONDS_MAX:g} s, and the "
-                "leader has cancelled its jobs",
+                "leader has deleted its jobs",
                 cure="Try again when the store is less busy, or use smaller plans.",
             )
         if conflict.job is not None:

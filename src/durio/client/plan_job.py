@@ -1,9 +1,16 @@
 """A handle to a stored plan."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+)
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 from durio.client.handle import DESCRIBE_SECONDS, Job, JobClient
 from durio.client.job_view import job_errors
@@ -42,7 +49,6 @@ from durio.model.plan_shape import plan_of_shape
 from durio.model.plan_tree import MEMBERS_SHOWN_MAX, PlanTree
 from durio.model.plan_values import plan_value
 from durio.model.quantities import Duration, format_duration, seconds
-from durio.ports.clock import Clock
 from durio.ports.plan_reader import StoredPlan
 from durio.ports.plan_sweep import current_state
 from durio.telemetry.log import in_job
@@ -55,16 +61,7 @@ R_co = TypeVar("R_co", covariant=True)
 END_LOOK_SECONDS, END_LOOK_SECONDS_MAX = 0.05, 1.0
 
 
-class PlanHandleClient(JobClient, Protocol):
-    """The part of an App that handles of plans use."""
-
-    name: str
-
-    @property
-    def clock(self) -> Clock: ...
-
-
-async def find_plan_job(client: PlanHandleClient, plan_id: str) -> "PlanJob[Any]":
+async def find_plan_job(client: JobClient, plan_id: str) -> "PlanJob[Any]":
     """Return a handle to an existing plan."""
     try:
         raw = id_bytes(plan_id)
@@ -87,7 +84,7 @@ class PlanJob(Awaitable[R_co]):
 
     def __init__(
         self,
-        client: PlanHandleClient,
+        client: JobClient,
         plan_id: bytes,
         *,
         created: bool = False,
@@ -229,6 +226,15 @@ class PlanJob(Awaitable[R_co]):
         """Wait for the end without an event loop, as `wait` does."""
         return self._client.run_sync(self.wait(timeout))
 
+    def as_completed_sync(self) -> Iterator[Job[Any]]:
+        """Yield the jobs without an event loop, as `as_completed` does."""
+        jobs = cast("AsyncGenerator[Job[Any]]", self.as_completed())
+        try:
+            while job := self._client.run_sync(next_job(jobs)):
+                yield job
+        finally:
+            self._client.run_sync(jobs.aclose())
+
     def status_sync(self) -> PlanStatus:
         """Read the status without an event loop, as `status` does."""
         return self._client.run_sync(self.status())
@@ -365,7 +371,7 @@ class PlanJob(Awaitable[R_co]):
         # It is deleted, or was retried alone.
         return self._job_dead(
             f"plan {self.id} failed: {failure.type}: {failure.message}",
-            reason="exhausted",
+            reason=failure.reason or "unknown",
             error=JobError(failure.type, failure.message),
             job_id=failed,
             cure=f"See `durio plans show {self.id}`.",
@@ -387,3 +393,7 @@ class PlanJob(Awaitable[R_co]):
         dead.cure = self._client.pasteable(cure or dead.cure)
         dead.plan, dead.node = self.id, dead.job_id
         return dead
+
+
+async def next_job(jobs: "AsyncGenerator[Job[Any]]") -> Job[Any] | None:
+    return await anext(jobs, None)

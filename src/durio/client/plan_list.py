@@ -11,7 +11,7 @@ from durio.model.errors import InvalidPlan
 from durio.model.ids import DIGITS, id_bytes, id_made_at, id_text, uuid7
 from durio.model.job import DONE
 from durio.model.plan_change import replacing_plan
-from durio.model.plan_layout import node_id
+from durio.model.plan_names import node_id
 from durio.model.plan_record import PlanRecord, PlanState, load_record, plan_kind
 from durio.ports.records import BEYOND_ALL_NAMES, Record
 from durio.ports.store import Store

@@ -1,7 +1,5 @@
 """Encode what a running task adds to its plan: a plan in its place, or members."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from durio.client.plan_enqueue import (
@@ -12,19 +10,25 @@ from durio.client.plan_enqueue import (
 from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.errors import InvalidOption, InvalidPlan, UnknownTask
 from durio.model.options import UNSET
-from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
+from durio.model.plan import (
+    AnyLink,
+    PlanValue,
+    SignatureValue,
+    check_app_of_tasks,
+    signatures_of,
+)
 from durio.model.plan_arguments import check_whole
 from durio.model.plan_change import AddedNode, PreparedPlan, added_number
 from durio.model.plan_checks import OF_THE_WHOLE_PLAN, not_a_member, two_apps
 from durio.model.plan_layout import lay_out
 from durio.model.plan_shape import shape_of
-from durio.ports.handler import Handler
+from durio.ports.handler import Handler, TaskHandlers
 
 
 class PlanPreparer:
     """Makes plans inside a task of the App; it never reads the store."""
 
-    def __init__(self, client: PlanClient, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, client: PlanClient, handlers: TaskHandlers) -> None:
         self._client = client
         self._handlers = handlers
 
@@ -62,6 +66,7 @@ class PlanPreparer:
         if source is not None and source.client is not self._client:
             first = next((s.task for s in signatures_of(link)), "?")
             raise two_apps(first, f"{self._client.name}.*")
+        check_app_of_tasks(link, self._client.name)
         options = link.defaults if isinstance(link, PlanValue) else link.options
         for name in OF_THE_WHOLE_PLAN if isinstance(link, PlanValue) else ("tx",):
             if getattr(options, name) not in {UNSET, None}:
@@ -71,11 +76,11 @@ class PlanPreparer:
                 )
         check_whole(link, place, cure="Give all its arguments to .s(...).")
         targets = {s.task: self._target(s) for s in signatures_of(link)}
-        return with_handler_queues(link, targets), targets
+        return with_handler_queues(link, targets, self._client.routes), targets
 
     def _target(self, signature: SignatureValue) -> Handler | TaskTarget:
         task = signature.task
-        handler = self._handlers.get(task)
+        handler = self._handlers.find_target(task)
         if handler is not None:
             return handler
         if signature.options.queue is UNSET:

@@ -9,19 +9,25 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from durio.client.plan_actions import READ_JOBS_MAX, missing_nodes, resume_after
+from durio.client.plan_actions import (
+    FAILING_LOOK_SECONDS,
+    FAILING_SECONDS_MAX,
+    missing_nodes,
+    resume_after,
+)
 from durio.client.plan_key import other_holder
 from durio.model.errors import InvalidPlan, WrongState
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import StoredJob
 from durio.model.names import namespace_of
 from durio.model.plan_failure import fails_plan, has_failed
-from durio.model.plan_layout import may_be_node
+from durio.model.plan_names import may_be_node
 from durio.model.plan_payload import plan_place_of
 from durio.model.plan_record import PlanState
 from durio.model.quantities import counted
+from durio.ports.clock import Clock
 from durio.ports.plan_reader import StoredPlan, find_whole_plan
-from durio.ports.plan_sweep import TRIES_MAX, overtaken, states_of
+from durio.ports.plan_sweep import READ_JOBS_MAX, TRIES_MAX, overtaken, states_of
 from durio.ports.store import Store
 
 RESUMABLE = (PlanState.FAILED, PlanState.RUNNING)
@@ -47,13 +53,16 @@ class NodeRetry(NamedTuple):
 
 
 async def resume_plans(
-    store: Store, ids: Sequence[bytes], by: str
+    store: Store, ids: Sequence[bytes], clock: Clock, by: str
 ) -> dict[bytes, NodeRetry]:
     """Resume the failed plans of these jobs, which the caller retries next.
 
+    While the leader cancels what depends on a failed node, wait for it.
+
     What was cancelled because of them waits again, unless another dead node is before it.
     A plan with another dead node stays failed. Return what the retry means for each job
-    that is a node. After a crash before the retry, the same call does the rest.
+    that is a node. After a crash before the retry, the same call does the
+    rest; if nobody makes it, the leader marks the plan as failed again.
     """
     candidates = [job_id for job_id in ids if may_be_node(job_id)]
     nodes: defaultdict[tuple[str, str], list[StoredJob]] = defaultdict(list)
@@ -63,11 +72,20 @@ async def resume_plans(
             if place is not None and has_failed(job):
                 nodes[namespace_of(job.lane), place.plan].append(job)
     found: dict[bytes, NodeRetry] = {}
+    deadline = clock.monotonic() + FAILING_SECONDS_MAX
     retrying = {job.id for jobs in nodes.values() for job in jobs}
     # The newest plans first: a plan inside is younger, and its failure is one outside too.
     for namespace, plan_id in sorted(nodes, key=lambda place: place[1], reverse=True):
         jobs = nodes[namespace, plan_id]
-        answers = await resume_plan(store, namespace, plan_id, jobs, by, retrying)
+        while True:
+            now = clock.now()
+            answers = await resume_plan(
+                store, namespace, plan_id, jobs, now, by, retrying
+            )
+            is_failing = any(one.state is PlanState.FAILING for one in answers)
+            if not is_failing or clock.monotonic() >= deadline:
+                break
+            await clock.sleep(FAILING_LOOK_SECONDS)
         found |= {answer.job: answer for answer in answers}
     return found
 
@@ -77,6 +95,7 @@ async def resume_plan(
     namespace: str,
     plan_id: str,
     jobs: Sequence[StoredJob],
+    now: float,
     by: str,
     retrying: Collection[bytes],
 ) -> list[NodeRetry]:
@@ -97,7 +116,7 @@ async def resume_plan(
         if why is not None:
             return [NodeRetry(job.id, plan_id, state, why) for job in jobs]
         with suppress(WrongState):  # another change came first
-            return await resume_from(store, plan, jobs, by, retrying)
+            return await resume_from(store, plan, jobs, now, by, retrying)
     raise overtaken(id_bytes(plan_id))
 
 
@@ -105,6 +124,7 @@ async def resume_from(
     store: Store,
     plan: StoredPlan,
     jobs: Sequence[StoredJob],
+    now: float,
     by: str,
     retrying: Collection[bytes],
 ) -> list[NodeRetry]:
@@ -116,7 +136,7 @@ async def resume_from(
         why = f"retention has deleted jobs of plan {name} that follow"
         state = plan.record.state
         return [NodeRetry(job.id, name, state, why) for job in jobs]
-    left = await resume_after(store, plan, retried, by, retrying)
+    left = await resume_after(store, plan, retried, now, by, retrying)
     state = plan.record.state if left else PlanState.RUNNING
     return [node_retry(plan, job, numbers.get(job.id), state, left) for job in jobs]
 

@@ -1,7 +1,8 @@
 """What a schedule runs: a task with arguments, a signature, or a plan."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -12,10 +13,12 @@ from durio.model.options import UNSET, CallOptions
 from durio.model.plan import AnyLink, PlanValue, SignatureValue, signatures_of
 from durio.model.plan_arguments import check_whole
 from durio.model.plan_checks import two_apps
+from durio.model.plan_document import options_from
 from durio.model.plan_layout import WRITTEN_AT_ONCE_MAX
+from durio.model.schedule import LINK_BYTES_MAX
 from durio.model.tick import TickPlace
+from durio.telemetry.emit import Emitter
 
-LINK_BYTES_MAX = 24 * 1024
 NOT_SCHEDULED = ("key", "unique", "tx", "at")
 CURES = {
     "key": "Each tick makes its job once without a key: leave it out.",
@@ -34,13 +37,21 @@ class SignatureMaker(Protocol):
 class LinkClient(PlanClient, Protocol):
     """The part of an App that makes signatures."""
 
+    emit: Emitter
+
     def named(self, name: str) -> Any: ...
 
 
 def link_of(
-    client: LinkClient, what: object, args: Sequence[Any], kwargs: Mapping[str, Any]
+    client: LinkClient,
+    what: object,
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
 ) -> AnyLink:
     """Return the signature or plan that a schedule runs; refuse one that cannot run."""
+    args = () if args is None else args
+    kwargs = {} if kwargs is None else kwargs
+    _check_arguments(args, kwargs)
     if isinstance(what, str):
         what = client.named(what)
     if isinstance(what, SignatureValue | PlanValue):
@@ -60,6 +71,40 @@ def link_of(
         link = task.s(*args, **kwargs)
     _check_link(client, link)
     return link
+
+
+def with_arguments(
+    client: LinkClient,
+    name: str,
+    stored: Mapping[str, Any],
+    args: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+) -> AnyLink:
+    """Return the stored task of a schedule, with its options, and other arguments."""
+    if "task" not in stored:
+        raise InvalidSchedule(
+            f"the schedule {name!r} runs a plan, whose jobs have their own arguments",
+            cure="Pass another plan.",
+        )
+    link = link_of(client, stored["task"], args, kwargs)
+    return replace(link, options=options_from(stored.get("options", {})))
+
+
+def _check_arguments(args: object, kwargs: object) -> None:
+    """Refuse `args=(42)`, which is a number, and a text, which is many arguments."""
+    if not isinstance(args, list | tuple):
+        raise InvalidSchedule(
+            f"args cannot be {args!r:.60}",
+            cure="Give a tuple or a list, such as args=(42,).",
+        )
+    names = (
+        list(cast("Mapping[Any, Any]", kwargs)) if isinstance(kwargs, Mapping) else [0]
+    )
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidSchedule(
+            f"kwargs cannot be {kwargs!r:.60}",
+            cure="Give arguments by name, such as kwargs={'user': 42}.",
+        )
 
 
 def _check_link(client: LinkClient, link: AnyLink) -> None:

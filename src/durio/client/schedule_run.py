@@ -2,29 +2,28 @@
 
 from typing import Any, Protocol
 
-from durio.client.handle import Job
-from durio.client.plan_job import PlanHandleClient, PlanJob
+from durio.client.handle import Job, JobClient
+from durio.client.plan_job import PlanJob
 from durio.client.schedule_link import LinkClient
 from durio.client.schedule_store import (
     TRIES_MAX,
     overtaken,
     read_schedule,
+    report_change,
     store_now,
 )
 from durio.client.tick_maker import ClientTickMaker
 from durio.model.errors import ScheduleConflict
 from durio.model.schedule import schedule_put
-from durio.model.schedule_tick import due_time, with_run
+from durio.model.schedule_change import with_manual_run
+from durio.model.schedule_tick import due_time
 from durio.model.tick import TickPlace
 from durio.ports.control import AuditNote
 from durio.ports.schedule_runs import ended_runs
-from durio.telemetry.emit import Emitter
 
 
-class SchedulesClient(LinkClient, PlanHandleClient, Protocol):
+class SchedulesClient(LinkClient, JobClient, Protocol):
     """The part of an App that schedules use."""
-
-    emit: Emitter
 
 
 async def run_schedule(
@@ -48,12 +47,13 @@ async def run_schedule(
         made = await ClientTickMaker(client).make(
             stored.definition.link, place, run_id, 0.0
         )
-        after = with_run(stored, now, made.run)
-        due_at = due_time(after, now)
+        change = with_manual_run(stored, now, made.run)
+        after, due_at = change.record, due_time(change.record, now)
         put = schedule_put(client.name, name, after, record.version, due_at)
         effects = made.effects._replace(puts=[*made.effects.puts, put])
         conflict = (await store.commit(effects, enters=True, note=note)).conflict
         if conflict is None:
+            report_change(client, name, stored, change)
             return (PlanJob if made.run.is_plan else Job)(client, run_id)
         if conflict.what != "record":
             raise ScheduleConflict(

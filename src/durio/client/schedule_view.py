@@ -7,8 +7,11 @@ from typing import Any, Literal
 import msgspec
 
 from durio.model.job import utc_datetime
-from durio.model.schedule import ScheduleRecord, load_schedule
+from durio.model.quantities import format_duration
+from durio.model.schedule import Definition, ScheduleRecord, load_schedule
 from durio.ports.records import Record
+
+LINK_CHARS_MAX = 300  # of task and arguments, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,9 @@ class HandledTick:
     run: str | None = None  # id of its job or plan; None: it made none
     is_plan: bool = False  # whether `run` is a plan
     skipped: str | None = None  # why it made no job: `overlap`, `catchup`, ...
+    # How the run ended: `done`, `dead`, `cancelled`, of a plan also `failed`, or `gone`
+    # if it was deleted before that was noted. It is noted with the next tick.
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,7 @@ def schedule_view(record: Record, now: float) -> Schedule:
                 note.run and note.run.id,
                 note.run is not None and note.run.is_plan,
                 note.skipped,
+                note.outcome,
             )
             for note in stored.ticks
         ),
@@ -138,6 +145,38 @@ def note_of(stored: ScheduleRecord) -> str | None:
     when = "" if at is None else f" at {at.isoformat(' ', 'seconds')}"
     why = f": {pause.reason}" if pause.reason else ""
     return f"paused by {pause.by}{when}{why}"
+
+
+def in_words(stored: ScheduleRecord) -> str:
+    """Return what a schedule runs, its rule, and the choices that are not the default."""
+    definition, rule = stored.definition, stored.definition.rule
+    default = Definition(link={}, rule=rule)
+    choices = {
+        "tz": None if rule.tz == "UTC" else rule.tz,
+        "start": utc_datetime(rule.start),
+        "end": utc_datetime(rule.end),
+        "catch-up window": format_duration(definition.catchup_window)
+        if definition.catchup_window != default.catchup_window
+        else None,
+        "catch-up max": definition.catchup_max
+        if definition.catchup_max != default.catchup_max
+        else None,
+        "jitter": format_duration(definition.jitter) if definition.jitter else None,
+        "max runs": definition.max_runs,
+        "on failure": "pause" if definition.pause_on_failure else None,
+    }
+    link = msgspec.json.encode(definition.link).decode()
+    if len(link) > LINK_CHARS_MAX:
+        link = f"{link[:LINK_CHARS_MAX]}..."
+    parts = [
+        rule.describe(),
+        f"runs {link}",
+        f"overlap {definition.overlap}",
+        f"catch-up {definition.catchup}",
+        *(f"{name} {value}" for name, value in choices.items() if value is not None),
+        note_of(stored) or "not paused",
+    ]
+    return ", ".join(parts)
 
 
 def code_of(stored: ScheduleRecord) -> dict[str, Any] | None:

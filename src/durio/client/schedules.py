@@ -6,7 +6,6 @@ overwrite each other.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as replace_fields
 from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
@@ -22,7 +21,12 @@ from durio.client.backfills import (
 )
 from durio.client.handle import Job
 from durio.client.plan_job import PlanJob
-from durio.client.schedule_link import check_tasks, link_document, link_of
+from durio.client.schedule_link import (
+    check_tasks,
+    link_document,
+    link_of,
+    with_arguments,
+)
 from durio.client.schedule_run import SchedulesClient, run_schedule
 from durio.client.schedule_store import (
     TRIES_MAX,
@@ -32,6 +36,8 @@ from durio.client.schedule_store import (
     not_found,
     overtaken,
     read_schedule,
+    records_of,
+    store_declaration,
     store_now,
 )
 from durio.client.schedule_view import Schedule, schedule_view
@@ -42,14 +48,20 @@ from durio.model.errors import InvalidSchedule, ScheduleConflict, UsageError
 from durio.model.failure import storable
 from durio.model.ids import id_text
 from durio.model.plan import AnyLink
-from durio.model.plan_document import options_from
 from durio.model.schedule import (
     Definition,
     Pause,
     ScheduleRecord,
     schedules_kind,
 )
-from durio.model.schedule_change import merged, new_record, redefined, resumed
+from durio.model.schedule_change import (
+    ScheduleChange,
+    merged,
+    new_record,
+    paused,
+    redefined,
+    resumed,
+)
 from durio.model.schedule_checks import (
     RULE_CHOICES,
     Choices,
@@ -59,7 +71,7 @@ from durio.model.schedule_checks import (
     choices_of,
     definition_of,
 )
-from durio.model.schedule_rule import local
+from durio.model.schedule_tick import coming_runs
 from durio.ports.control import AuditNote
 from durio.ports.records import Record
 
@@ -118,7 +130,7 @@ class Schedules:
                 f"the code declares more than {DECLARED_MAX} schedules",
                 cure="Create them in the store: await app.schedules.create(...).",
             )
-        link = link_of(self._client, what, args, kwargs or {})
+        link = link_of(self._client, what, args, kwargs)
         definition = definition_of(link_document(link), choices, None)
         self.declared[name] = Declared(name, definition, place)
 
@@ -126,34 +138,20 @@ class Schedules:
         """Write what the code declares, as a worker does once when it starts."""
         for name, declared in self.declared.items():
             try:
-                await self._reconcile(name, declared.definition)
+                await store_declaration(self._client, name, declared.definition)
             except UsageError as error:  # a damaged record stops no worker
                 self._client.emit("schedule.failed", schedule=name, error=str(error))
-
-    async def _reconcile(self, name: str, code: Definition) -> None:
-        now = await store_now(self._client)
-
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
-            if stored is None:
-                return new_record(code, now, is_manual=False)
-            if stored.code is None or not stored.code.is_same_as(code):
-                stored = replace(stored, code=code)
-            if stored.pause is not None and stored.pause.is_undeclared:
-                stored = resumed(stored, now)
-            return stored if stored.is_manual else redefined(stored, code, now)
-
-        await change_schedule(self._client, name, change, None)
 
     # --- reading
 
     async def get(self, name: str) -> Schedule:
         """Return a schedule; raises ScheduleNotFound if there is none."""
         stored = await read_schedule(self._client, name)
-        return schedule_view(stored.record, self._client.clock.now())
+        return schedule_view(stored.record, await store_now(self._client))
 
     async def list(self, prefix: str = "") -> Sequence[Schedule]:
         """Return the schedules in the order of their names, or those that begin so."""
-        kind, now = schedules_kind(self._client.name), self._client.clock.now()
+        kind, now = schedules_kind(self._client.name), await store_now(self._client)
         store, after = await self._client.store(), ""
         views: Any = []
         while True:
@@ -179,18 +177,19 @@ class Schedules:
         count: int = 10,  # at most 1,000
         after: datetime | None = None,  # default: now
     ) -> Sequence[CronRun]:
-        """Return the next ticks of a schedule, in its time zone, without jitter."""
+        """Return the next ticks of a schedule, in its time zone, without jitter.
+
+        With `max_runs` only those that have a run left; of a fixed delay only the next.
+        """
         stored = await read_schedule(self._client, name)
-        moment = self._client.clock.now() if after is None else aware("after", after)
+        client = self._client
+        moment = await store_now(client) if after is None else aware("after", after)
         if type(count) is not int or not 1 <= count <= PREVIEW_MAX:
             raise InvalidSchedule(
                 f"a preview cannot have {count!r:.40} ticks",
                 cure=f"Give a number from 1 to {PREVIEW_MAX}.",
             )
-        rule, next_at = stored.schedule.definition.rule, stored.schedule.next_at
-        if rule.fixed_delay:  # later ticks depend on the ends of runs
-            return [] if next_at is None else [CronRun(local(next_at, rule.tz), None)]
-        return rule.preview(moment, count)
+        return coming_runs(stored.schedule, moment, count)
 
     # --- writing
 
@@ -209,18 +208,18 @@ class Schedules:
         written.
         """
         name, now = check_schedule_name(name), await store_now(self._client)
-        link = link_of(self._client, what, args, kwargs or {})
+        link = link_of(self._client, what, args, kwargs)
         definition = definition_of(link_document(link), choices, now)
         await check_tasks(self._client, link)
 
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
+        def change(stored: ScheduleRecord | None) -> ScheduleChange:
             if stored is not None:
                 raise ScheduleConflict(
                     f"there is a schedule {name!r} already",
                     cure="Use another name, or app.schedules.change(name, ...).",
                     name=name,
                 )
-            return new_record(definition, now, is_manual=True)
+            return ScheduleChange(new_record(definition, now, is_manual=True))
 
         return await self._changed(name, change, "create")
 
@@ -243,11 +242,11 @@ class Schedules:
         check_choices(choices)
         now, document = await store_now(self._client), None
         if what is not None or args is not None or kwargs is not None:
-            link = await self._other_link(name, what, args or (), kwargs or {})
+            link = await self._other_link(name, what, args, kwargs)
             await check_tasks(self._client, link)
             document = link_document(link)
 
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
+        def change(stored: ScheduleRecord | None) -> ScheduleChange:
             known = found(stored, name)
             given = merged(choices_of(known.definition), dict(choices))
             link = document or known.definition.link
@@ -258,39 +257,40 @@ class Schedules:
         return await self._changed(name, change, "change", version)
 
     async def _other_link(
-        self, name: str, what: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        what: Any,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
     ) -> AnyLink:
         """Return the new task and arguments; without a task, the same with its options."""
         if what is not None:
             return link_of(self._client, what, args, kwargs)
         stored = (await read_schedule(self._client, name)).schedule.definition.link
-        if "task" not in stored:
-            raise InvalidSchedule(
-                f"the schedule {name!r} runs a plan, whose jobs have their own arguments",
-                cure="Pass another plan.",
-            )
-        link = link_of(self._client, stored["task"], args, kwargs)
-        options = options_from(stored.get("options", {}))
-        return replace_fields(link, options=options)
+        return with_arguments(self._client, name, stored, args, kwargs)
 
     async def pause(self, name: str, reason: str = "") -> Schedule:
         """Stop a schedule; ticks meanwhile are not made up for when it is resumed."""
         why = storable(str(reason), REASON_CHARS_MAX)
         by, now = self._acting_user(), await store_now(self._client)
 
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
-            known = found(stored, name)
-            is_paused = known.pause is not None and not known.pause.is_undeclared
-            return known if is_paused else replace(known, pause=Pause(by, now, why))
+        def change(stored: ScheduleRecord | None) -> ScheduleChange:
+            return paused(found(stored, name), Pause(by, now, why))
 
         return await self._changed(name, change, f"pause: {why}" if why else "pause")
 
     async def resume(self, name: str) -> Schedule:
-        """Let a paused schedule go on, from its next tick after now."""
+        """Let a paused schedule go on, from its next tick after now.
+
+        One that was paused because no code declares it any more is `manual` from then on.
+        """
         now = await store_now(self._client)
 
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
-            return resumed(found(stored, name), now)
+        def change(stored: ScheduleRecord | None) -> ScheduleChange:
+            known = found(stored, name)
+            if known.pause is not None and known.pause.is_undeclared:
+                known = replace(known, is_manual=True)  # else it is paused again
+            return resumed(known, now)
 
         return await self._changed(name, change, "resume")
 
@@ -298,7 +298,7 @@ class Schedules:
         """Give a schedule that people changed back to the code that declares it."""
         now = await store_now(self._client)
 
-        def change(stored: ScheduleRecord | None) -> ScheduleRecord:
+        def change(stored: ScheduleRecord | None) -> ScheduleChange:
             known = found(stored, name)
             if known.code is None:
                 raise InvalidSchedule(
@@ -323,7 +323,7 @@ class Schedules:
         store, kind = await self._client.store(), schedules_kind(self._client.name)
         note = self._note("delete", name)
         for _ in range(TRIES_MAX):
-            found_now = await store.records(kind, [name])  # one may be damaged
+            found_now = await records_of(self._client, name)
             if not found_now:
                 raise not_found(name)
             put = Put(kind, name, None, if_version=found_now[0].version)
@@ -344,7 +344,7 @@ class Schedules:
 
         At most 10,000 ticks. Each makes one job, with `ctx.tick.is_backfill`.
         """
-        client, now = self._client, self._client.clock.now()
+        client, now = self._client, await store_now(self._client)
         _, stored = await read_schedule(client, name)
         by = self._acting_user()
         record = new_backfill(stored, name, start, end, at_a_time, by, now)
@@ -367,7 +367,7 @@ class Schedules:
     async def cancel_backfill(self, backfill: str) -> None:
         """Make no more jobs of a backfill; those that are made go on."""
         store, kind = await self._client.store(), backfills_kind(self._client.name)
-        if not await store.records(kind, [backfill]):
+        if type(backfill) is not str or not await store.records(kind, [backfill]):
             raise backfill_not_found(backfill)
         effects = Effects(puts=[Put(kind, backfill, None)])
         note = self._note("cancel", backfill, "backfill")

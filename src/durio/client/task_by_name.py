@@ -13,8 +13,10 @@ import msgspec
 from durio.model.argument_errors import call_of, unbound
 from durio.model.codec import canonical, encode
 from durio.model.errors import InvalidArguments, UnknownTask
+from durio.model.expiry import Expires, expires_of_published
+from durio.model.gate_rule import GateRule, rule_of_published
 from durio.model.job import PRIORITY_DEFAULT
-from durio.model.names import did_you_mean
+from durio.model.names import did_you_mean, known_as
 from durio.model.published_tasks import tasks_kind
 from durio.model.queues import DEFAULT_QUEUE
 from durio.ports.records import Record
@@ -64,6 +66,12 @@ class NamedArguments(NamedTuple):
 
     def encode_following(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Encode a call without its first argument, which the worker adds."""
+        if self.published is not None:
+            parameters = self.published["parameters"]
+            takes_first = (p for p in parameters if p["kind"].startswith("positional"))
+            first = next(takes_first, None)
+            rest = [p for p in parameters if p is not first]
+            named_arguments(self.task, args, kwargs, {"parameters": rest})
         return encode((list(args), dict(kwargs)), f"{self.task}: arguments")
 
     def canonical(
@@ -77,6 +85,24 @@ class NamedArguments(NamedTuple):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return tuple(args), dict(kwargs)
 
+    def by_name(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_following: bool
+    ) -> dict[str, Any]:
+        """Return the arguments by parameter; positionals without a parameter as `args`.
+
+        With `is_following` the first positional is missing.
+        """
+        parameters: list[dict[str, Any]] = (self.published or {}).get("parameters", [])
+        positional: list[str] = [
+            p["name"] for p in parameters if p["kind"].startswith("positional")
+        ]
+        positional = positional[int(is_following) :]
+        named = {**dict(zip(positional, args, strict=False)), **kwargs}
+        rest = [p["name"] for p in parameters if p["kind"] == "var_positional"]
+        if len(args) > len(positional):
+            named[(*rest, "args")[0]] = tuple(args[len(positional) :])
+        return named
+
     def _checked(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return named_arguments(self.task, args, kwargs, self.published)
 
@@ -88,6 +114,8 @@ class TaskTarget(NamedTuple):
     queue: str
     priority: int
     codec: NamedArguments
+    expires: Expires = None
+    gate_rule: GateRule | None = None
 
 
 def unknown_target(task: str) -> TaskTarget:
@@ -103,17 +131,20 @@ def named_target(
     if published is None:
         emit("namespace.unknown", task=task)
         return unknown_target(task)
-    known = published.get(task)
-    if known is None:
+    name = known_as(task, published)
+    if name is None:
         hint = did_you_mean(task, published)
         raise UnknownTask(
             f"no worker knows a task {task!r}",
             cure=f"Known: {', '.join(sorted(published)[:8])}.{hint}",
             task=task,
         )
+    known = published[name]
     task = known.get("task", task)  # the name that was asked for may be an alias
     arguments = NamedArguments(task, known)
-    return TaskTarget(task, known["queue"], known["priority"], arguments)
+    expires = expires_of_published(known.get("expires"))
+    rule = rule_of_published(task, known.get("limits"))
+    return TaskTarget(task, known["queue"], known["priority"], arguments, expires, rule)
 
 
 def named_arguments(

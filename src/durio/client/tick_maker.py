@@ -5,12 +5,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from durio.client.enqueue import JobBuilder, TaskDefaults
+from durio.client.enqueue import JobBuilder, defaults_of
 from durio.client.plan_enqueue import PlanClient, PlanWriter, with_handler_queues
 from durio.client.task_by_name import TaskTarget, unknown_target
 from durio.model.codec import encoder
 from durio.model.effects import Effects
 from durio.model.errors import DurioError, InvalidArguments, UnknownTask
+from durio.model.gate import GateSpec
 from durio.model.ids import id_text
 from durio.model.job import NewJob
 from durio.model.options import row_options
@@ -22,9 +23,13 @@ from durio.model.plan_shape import shape_of
 from durio.model.schedule import TickRun
 from durio.model.tick import TickPlace
 from durio.ports.handler import Handler
-from durio.ports.plan_protocol import require_plan_workers
 from durio.ports.plan_writes import PlanWrites
 from durio.ports.tick_maker import MadeTick
+from durio.ports.worker_protocol import (
+    GATES_PROTOCOL,
+    protocol_of_plan,
+    require_workers,
+)
 
 
 class ClientTickMaker:
@@ -50,6 +55,8 @@ class ClientTickMaker:
     async def _made(
         self, link: Mapping[str, Any], tick: TickPlace, run_id: bytes, delay: float
     ) -> MadeTick:
+        if self._client.manual_limits.is_due:
+            await self._client.refresh_limits()
         value = link_from(link, (SignatureValue, PlanValue))
         if isinstance(value, SignatureValue):
             effects = Effects([await self._job(value, run_id)])
@@ -59,29 +66,62 @@ class ClientTickMaker:
         run = TickRun(id_text(run_id), isinstance(value, PlanValue))
         return MadeTick(run, effects._replace(jobs=jobs))
 
-    async def _job(self, signature: SignatureValue, job_id: bytes) -> NewJob:
+    async def gates_of_handler(self, signature: SignatureValue) -> tuple[GateSpec, ...]:
+        """Return the gates of a job that handles the failure of a plan.
+
+        It is stored in any case: without gates if they cannot be computed here.
+        """
         target = await self._target(signature.task)
-        builder = JobBuilder(
-            TaskDefaults(target.task, target.queue, target.priority),
+        try:
+            builder = self._builder(target, signature)
+            if not builder.has_gates:
+                return ()
+            is_following = not signature.is_immutable
+            return builder.gates_of_signature(
+                target, signature, is_following=is_following
+            )
+        except DurioError:
+            return ()
+
+    def _builder(
+        self, target: Handler | TaskTarget, signature: SignatureValue
+    ) -> JobBuilder:
+        return JobBuilder(
+            defaults_of(target),
             signature.options,
             namespace=target.task.partition(".")[0],
             clock=self._client.clock,
             bounds=self._client.settings.payload,
+            limits=self._client.manual_limits,
         )
+
+    async def _job(self, signature: SignatureValue, job_id: bytes) -> NewJob:
+        target = await self._target(signature.task)
+        if self._client.routes is not None:
+            target = self._client.routes.of_signature(target, signature)
+        builder = self._builder(target, signature)
         payload = target.codec.encode(signature.args, signature.kwargs)
-        return builder.job(payload, job_id=job_id)
+        gates = ()
+        if builder.has_gates:
+            gates = builder.gates_of_signature(target, signature, is_following=False)
+            await self._require(GATES_PROTOCOL)
+        return builder.job(payload, job_id=job_id, gates=gates)
 
     async def _plan(self, plan: PlanValue, plan_id: bytes) -> Effects:
         client = self._client
-        await require_plan_workers(await client.store(), client.name, client.clock)
         targets = {s.task: await self._target(s.task) for s in signatures_of(plan)}
-        link = with_handler_queues(plan, targets)
+        link = with_handler_queues(plan, targets, client.routes)
         layout = lay_out(link, plan_id, client.name)
         jobs = PlanWriter(client, link, plan_id, layout).jobs(targets)
+        await self._require(protocol_of_plan(jobs))
         record = PlanRecord(
             shape=shape_of(link), nodes=len(jobs), created_at=client.clock.now()
         )
         return PlanWrites(client.name, plan_id, record, jobs, layout.go).at_once()
+
+    async def _require(self, protocol: int) -> None:
+        client, store = self._client, await self._client.store()
+        await require_workers(store, client.name, client.clock, protocol)
 
     async def _target(self, task: str) -> Handler | TaskTarget:
         """Return what is known of the task; a job of an unknown task waits for a worker."""

@@ -56,9 +56,11 @@ def code_checks(handlers: Handlers) -> dict[str, Callable[[], Iterator[Finding]]
 
 def backoff(handlers: Handlers) -> Iterator[Finding]:
     """Report tasks that are retried at once when they fail."""
-    bad = [h.task for h in handlers if h.retry.has_no_backoff]
+    bad = [
+        h.task for h in handlers if h.retry.has_no_backoff or h.errors.has_no_backoff
+    ]
     problem = f"retried without a pause: {first_names(bad)}"
-    fix = "Set Retry(base=...) above 0: a pause lets the failing service recover."
+    fix = "Set Retry(base=...), and delays in errors=, above 0: a pause lets the failing service recover."
     yield task_finding("code.backoff", bad, problem, fix, "every retry waits")
 
 

@@ -113,8 +113,8 @@ async def examine_content(app: App, *, has_code: bool, is_named: bool) -> list[F
         for namespace in named:
             known = registered if namespace == app.name else None
             seen = await take_snapshot(store, app.clock, namespace, known)
-            records = await schedules.read_schedules(store, namespace)
-            checks = content_checks(seen) | schedules.schedule_checks(seen, records)
+            stored = await schedules.read_schedules(store, namespace)
+            checks = content_checks(seen) | schedules.schedule_checks(seen, *stored)
             findings = await run_checks(checks)
             found += with_namespace(findings, namespace, len(named))
     except Exception as trouble:

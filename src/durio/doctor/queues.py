@@ -8,7 +8,7 @@ import msgspec
 from durio.doctor.snapshot import StoreSnapshot
 from durio.model.finding import Finding, error, fine, warning
 from durio.model.job import BLOCKED, READY, SCHEDULED, StoredJob
-from durio.model.names import queue_of
+from durio.model.names import known_as, queue_of
 from durio.model.quantities import counted, format_duration
 
 OLD_SECONDS = 300.0
@@ -26,9 +26,13 @@ def unknown_tasks(snapshot: StoreSnapshot) -> Iterator[Finding]:
         return
     known = snapshot.published if snapshot.registered is None else snapshot.registered
     unknown = {
-        task: n for task, n in snapshot.waiting_tasks().items() if task not in known
+        task: n
+        for task, n in snapshot.waiting_tasks().items()
+        if not known_as(task, known)
     }
-    missing = {task: n for task, n in unknown.items() if task not in snapshot.published}
+    missing = {
+        task: n for task, n in unknown.items() if not known_as(task, snapshot.published)
+    }
     if missing:
         fix = "Deploy the code that has it, or retry by the new name; cancel the rest."
         yield error(name, f"no code and no worker has {task_counts_text(missing)}", fix)

@@ -1,4 +1,4 @@
-"""Checks of schedules: missed ticks, unknown tasks, pauses, daylight saving."""
+"""Checks of schedules: missed ticks, unknown tasks, pauses, rules without ticks, clocks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,13 @@ from durio.doctor.snapshot import StoreSnapshot
 from durio.model.cron_zone import WallClock, zone_of
 from durio.model.errors import InvalidPlan, InvalidSchedule
 from durio.model.finding import Finding, error, fine, warning
+from durio.model.job import utc_datetime
+from durio.model.names import known_as
 from durio.model.plan import PlanValue, SignatureValue, signatures_of
 from durio.model.plan_document import link_from
 from durio.model.quantities import counted, format_duration
 from durio.model.schedule import Pause, ScheduleRecord, load_schedule, schedules_kind
+from durio.model.schedule_change import is_set_ahead
 from durio.model.schedule_rule import Rule
 from durio.ports.records import Record
 from durio.ports.store import Store
@@ -58,8 +61,8 @@ class ExaminedSchedules:
     damaged: Sequence[str]  # names of records that cannot be read
 
 
-async def read_schedules(store: Store, namespace: str) -> list[Record]:
-    """Return the records of schedules, up to a limit."""
+async def read_schedules(store: Store, namespace: str) -> tuple[list[Record], float]:
+    """Return the records of schedules, up to a limit, and the time of the store."""
     kind, found = schedules_kind(namespace), list[Record]()
     while len(found) < SCHEDULES_MAX:
         after = found[-1].name if found else ""
@@ -67,13 +70,13 @@ async def read_schedules(store: Store, namespace: str) -> list[Record]:
         found += page
         if len(page) < PAGE:
             break
-    return found
+    return found, (await store.due_records(kind, limit=1)).now
 
 
 def schedule_checks(
-    snapshot: StoreSnapshot, records: Sequence[Record]
+    snapshot: StoreSnapshot, records: Sequence[Record], now: float
 ) -> dict[str, Callable[[], Iterator[Finding]]]:
-    """Return the checks of these schedules; none if there are no schedules."""
+    """Return the checks of these schedules at this time; none without schedules."""
     if not records:
         return {}
     schedules: list[ExaminedSchedule] = []
@@ -84,9 +87,9 @@ def schedule_checks(
         except InvalidSchedule:
             damaged.append(record.name)
             continue
-        state = state_of(stored, record.due_at, snapshot.now)
+        state = state_of(stored, record.due_at, now)
         schedules.append(ExaminedSchedule(record.name, stored, state, record.due_at))
-    seen = ExaminedSchedules(snapshot, schedules, damaged)
+    seen = ExaminedSchedules(snapshot._replace(now=now), schedules, damaged)
     return {name: lambda check=check: check(seen) for name, check in CHECKS.items()}
 
 
@@ -119,6 +122,27 @@ def missed(seen: ExaminedSchedules) -> Iterator[Finding]:
         yield error(name, first_names(late), fix)
 
 
+def set_ahead(seen: ExaminedSchedules) -> Iterator[Finding]:
+    """Report schedules that a clock which was ahead has moved into the future."""
+    name, now = "schedules.set_ahead", seen.snapshot.now
+    ahead = [
+        (each.name, each.record.next_at)
+        for each in seen.schedules
+        if each.state == "active" and is_set_ahead(each.record, now)
+    ]
+    if not ahead:
+        yield fine(name, "no next tick is later than the rule says")
+        return
+    late = [f"{each} ({utc_datetime(next_at)})" for each, next_at in ahead]
+    fix = (
+        "The clock of the store was ahead when ticks were made. Correct it, then: "
+        f"durio schedules pause {ahead[0][0]}, and durio schedules resume {ahead[0][0]}. "
+        "Ticks that were made too early are made again."
+    )
+    evidence = f"the next tick is later than the rule says: {first_names(late)}"
+    yield error(name, evidence, fix)
+
+
 def unknown_tasks(seen: ExaminedSchedules) -> Iterator[Finding]:
     """Report schedules whose task neither a worker nor this code has."""
     name, snapshot = "schedules.unknown_tasks", seen.snapshot
@@ -131,8 +155,8 @@ def unknown_tasks(seen: ExaminedSchedules) -> Iterator[Finding]:
         (each.name, task)
         for each in seen.schedules
         if each.runs
-        for task in sorted(each.tasks() - known)
-        if task.startswith(own)
+        for task in sorted(each.tasks())
+        if task.startswith(own) and not known_as(task, known)
     ]
     if unknown:
         evidence = first_names([f"{each} runs {task}" for each, task in unknown])
@@ -171,6 +195,23 @@ def paused(seen: ExaminedSchedules) -> Iterator[Finding]:
 
 def pauses_text(pauses: Sequence[tuple[str, Pause]]) -> str:
     return first_names([f"{name} ({pause.reason})" for name, pause in pauses])
+
+
+def never_due(seen: ExaminedSchedules) -> Iterator[Finding]:
+    """Report schedules of the code that ended before their first tick."""
+    name = "schedules.never_due"
+    idle = [
+        f"{each.name} ({each.record.definition.rule.describe()})"
+        for each in seen.schedules
+        if each.state == "ended"
+        and each.record.origin == "code"
+        and not each.record.run_count + each.record.skipped_count
+    ]
+    if idle:
+        fix = "Correct at, end or exclude in the code, or take the schedule out of it."
+        yield warning(name, f"no tick, now or later: {first_names(idle)}", fix)
+    else:
+        yield fine(name, "every schedule of the code had or has a tick")
 
 
 def daylight_saving(seen: ExaminedSchedules) -> Iterator[Finding]:
@@ -220,7 +261,9 @@ def gap_note(rule: Rule, changed_at: int) -> str | None:
 CHECKS: dict[str, Callable[[ExaminedSchedules], Iterator[Finding]]] = {
     "schedules.records": readable,
     "schedules.missed": missed,
+    "schedules.set_ahead": set_ahead,
     "schedules.unknown_tasks": unknown_tasks,
     "schedules.paused": paused,
+    "schedules.never_due": never_due,
     "schedules.daylight_saving": daylight_saving,
 }

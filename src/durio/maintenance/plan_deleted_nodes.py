@@ -9,7 +9,7 @@ from typing import Any
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, StoredJob
 from durio.model.plan_change import ADDED_FROM, change_kind
-from durio.model.plan_layout import node_id
+from durio.model.plan_names import node_id
 from durio.model.plan_payload import placed_options
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import plan_kind

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
+from durio.maintenance.plan_resumed import FailPlans, look_at_resumed
 from durio.model.effects import Effects, Put
 from durio.model.errors import InvalidPlan
 from durio.model.ids import id_bytes, id_text
@@ -16,7 +17,7 @@ from durio.model.plan_record import (
     plan_key_kind,
     plan_kind,
 )
-from durio.ports.control import CancelJobs
+from durio.ports.control import CancelJobs, DiscardJobs
 from durio.ports.plan_reader import StoredPlan, change_records, find_plan
 from durio.ports.plan_sweep import cancel_plans, steps
 from durio.ports.store import Store
@@ -27,10 +28,14 @@ PLANS_MAX = 200  # deleted by one call
 NEEDED_LOOK_SECONDS = 86400.0  # until the next look at a plan inside one that runs
 
 
-async def handle_due_plans(store: Store, namespace: str, now: float) -> bool:
+async def handle_due_plans(
+    store: Store, namespace: str, now: float, fail: FailPlans
+) -> bool:
     """Delete plans past their retention; return whether there may be more.
 
-    A plan that is being cancelled goes on; one that never became whole is cancelled.
+    A plan that is being cancelled goes on, and one that never became whole is deleted
+    with its jobs.
+    One that was resumed and not retried fails again, by `fail`.
     """
     kind = plan_kind(namespace)
     due = (await store.due_records(kind, limit=PLANS_MAX)).records
@@ -47,13 +52,31 @@ async def handle_due_plans(store: Store, namespace: str, now: float) -> bool:
         if plan.record.state is PlanState.CANCELLING:
             await cancel_plans(store, namespace, plan.id, now)
             continue
-        if not plan.record.is_whole:
-            action = CancelJobs("plan_not_whole", is_quiet=True)
-            for some in steps(plan.ids(range(plan.record.nodes))):
-                await store.act(some, action)
-        plans.append(plan)
+        if plan.record.state is PlanState.RUNNING and plan.record.is_whole:
+            await look_at_resumed(store, plan, fail)
+            continue
+        if plan.record.state is PlanState.RUNNING:
+            plans += await without_jobs(store, plan)
+        else:
+            plans.append(plan)
     await delete_plans(store, namespace, await without_needed(store, plans, now))
     return len(due) == PLANS_MAX
+
+
+async def without_jobs(store: Store, plan: StoredPlan) -> list[StoredPlan]:
+    """Delete the jobs of a plan that was not stored completely; none of them has started.
+
+    The mark comes first: the commit that would let the plan start is refused after it.
+    Return the plan, or nothing if a job or the record was changed meanwhile.
+    """
+    found = await marked(store, [plan])
+    ids = plan.ids(range(plan.record.nodes)) if found else []
+    left = 0
+    for some in steps(ids):
+        await store.act(some, CancelJobs("plan_not_whole", is_quiet=True))
+        acted = await store.act(some, DiscardJobs(with_cancelled=True))
+        left += sum(job.after is not None for job in acted)
+    return [] if left else found  # locked by another transaction: it is still due
 
 
 async def without_needed(

@@ -6,7 +6,7 @@ the same commit as the last effect of an entry, and every step may be repeated: 
 at the same time do no harm.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,22 +14,26 @@ from msgspec.structs import replace
 
 from durio.maintenance.plan_deleted_nodes import deleted_node
 from durio.maintenance.plan_deletion import handle_due_plans, release_kept
+from durio.maintenance.plan_resumed import FailedNode
 from durio.model.effects import Append, Effects, NewEntry, Put
 from durio.model.errors import InvalidPlan
 from durio.model.failure import ShortFailure, short_failure
+from durio.model.gate import GateSpec
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import PRIORITY_MAX, NewJob, StoredJob
 from durio.model.names import lane
-from durio.model.options import stored_options
+from durio.model.plan import SignatureValue
 from durio.model.plan_failure import (
     HandlerCall,
     dependents,
     fails_plan,
     handler_id,
+    handler_options,
     handlers,
     has_failed,
+    why_failed,
 )
-from durio.model.plan_layout import ended_log, failed_log
+from durio.model.plan_names import ended_log, failed_log
 from durio.model.plan_payload import failure_payload, plan_place_of
 from durio.model.plan_record import (
     KEPT_SECONDS,
@@ -62,15 +66,16 @@ from durio.telemetry.emit import Emit
 
 BATCH_MAX = 500  # entries per turn
 TRIES_MAX = 20  # of a failure whose plan is changed meanwhile
-BUSY_SECONDS, IDLE_SECONDS = 0.0, 0.5
+BUSY_SECONDS, IDLE_SECONDS = 0.0, 0.5  # pauses between two turns
 DUE_SECONDS = 1.0  # between two looks for plans that are due
-META_BYTES_MAX = 16 * 1024
-
 
 # Returns what is written with the new position; None: the entries are read again.
 Handle = Callable[
     [Sequence[Entry], dict[bytes, StoredJob]], Coroutine[Any, Any, list[Put] | None]
 ]
+
+
+GatesOfHandler = Callable[[SignatureValue], Awaitable[tuple[GateSpec, ...]]]
 
 
 @dataclass(slots=True)
@@ -84,17 +89,19 @@ class PlanKeeper:
     dead_seconds: float  # how long failed plans are kept
     positions: dict[str, Position] = field(default_factory=dict[str, Position])
     deletes_at: float = 0.0  # by the monotonic clock
+    pause_seconds: float = IDLE_SECONDS  # until the next turn
     layouts: Layouts = field(default_factory=Layouts)
+    gates_of: GatesOfHandler | None = None  # None: jobs of handlers pass no gates
 
     async def turn(self) -> float:
         """Handle what has ended, then delete; return the pause."""
-        is_busy = await self.handle_ends()
+        await self.handle_ends()
         if self.clock.monotonic() >= self.deletes_at:
             self.deletes_at = self.clock.monotonic() + DUE_SECONDS
-            now = self.clock.now()
-            if await handle_due_plans(self.store, self.namespace, now):
+            app = (self.store, self.namespace, self.clock.now())
+            if await handle_due_plans(*app, self._fail_plans):
                 self.deletes_at = 0.0
-        return BUSY_SECONDS if is_busy else IDLE_SECONDS
+        return self.pause_seconds
 
     async def handle_ends(self) -> bool:
         """Settle what earlier calls have left, then read both logs; False: nothing left.
@@ -104,12 +111,15 @@ class PlanKeeper:
         settled = await self.store.settle(SETTLED_MAX)
         failures, ends = failed_log(self.namespace), ended_log(self.namespace)
         lengths = await self.store.log_lengths([failures, ends])
-        is_busy = bool(settled.count) or settled.next_due_seconds is not None
+        has_read = False
         if failures in lengths:
-            is_busy |= await self._read(failures, lengths[failures], self._failed)
+            has_read |= await self._read(failures, lengths[failures], self._failed)
         if ends in lengths:
-            is_busy |= await self._read(ends, lengths[ends], self._ended)
-        return is_busy
+            has_read |= await self._read(ends, lengths[ends], self._ended)
+        goes_on = has_read or bool(settled.count)
+        due = BUSY_SECONDS if goes_on else settled.next_due_seconds
+        self.pause_seconds = IDLE_SECONDS if due is None else min(due, IDLE_SECONDS)
+        return has_read or settled.has_left
 
     async def _read(self, log: str, length: int, handle: Handle) -> bool:
         """Handle new entries of a log; return whether there were any."""
@@ -197,23 +207,32 @@ class PlanKeeper:
         return []
 
     async def _fail(self, job: StoredJob, entry: Entry) -> bool:
-        """Fail the plan of a job, and the plan whose job it has taken the place of.
-
-        Return False if a plan was changed meanwhile: look again.
-        """
-        node, failure = entry.tag, short_failure(entry.body)
-        plan = await self._plan_of(job)
+        """Fail the plan of a job; False if it was changed meanwhile: look again."""
+        plan, node = await self._plan_of(job), entry.tag
         if plan is None or not await self._has_failed(plan, job.id, node):
             return True
-        own = True
+        failure = short_failure(entry.body)
+        return await self._fail_plans(
+            FailedNode(plan, node, job, failure), entry.offset
+        )
+
+    async def _fail_plans(self, failed: FailedNode, offset: int | None = None) -> bool:
+        """Fail the plan of a node, and the plan whose job it has taken the place of.
+
+        Return False if a plan was changed meanwhile: look again. Without an offset, a plan
+        that was retried since the failure fails, too.
+        """
+        plan: StoredPlan | None
+        plan, node, job, failure = failed
+        inner: str | None = None  # the job, in the plan around its own
         while plan is not None:
-            first = FirstFailure(node, *failure, None if own else id_text(job.id))
+            first = FirstFailure(node, *failure, inner, why_failed(job))
             plan = await with_changes(self.store, plan)
-            failed = await self._fail_plan(plan, first, job, failure, entry.offset)
-            if not failed:
-                return failed is not None
+            is_failed = await self._fail_plan(plan, first, job, failure, offset)
+            if not is_failed:
+                return is_failed is not None
             replaces = plan.record.replaces
-            node, own = 0 if replaces is None else replaces.node, False
+            node, inner = 0 if replaces is None else replaces.node, id_text(job.id)
             plan = await self._plan_around(plan)
         return True
 
@@ -234,17 +253,19 @@ class PlanKeeper:
         first: FirstFailure,
         job: StoredJob,
         failure: ShortFailure,
-        offset: int,
+        offset: int | None,
     ) -> bool | None:
         """Handle the failure of a node; return whether the whole plan has failed.
 
         None: it was changed meanwhile, by another leader or by a person.
         """
-        state, handled = plan.record.state, {"handled": offset + 1}
+        state, handled = plan.record.state, {"handled": plan.record.handled}
         if state in ENDED_BY_HAND:
             return False
-        if state is PlanState.RUNNING and offset < plan.record.handled:
-            return False  # the plan was retried since
+        if offset is not None:
+            if state is PlanState.RUNNING and offset < plan.record.handled:
+                return False  # the plan was retried since
+            handled = {"handled": offset + 1}
         node = first.node
         fails = fails_plan(plan.layout, node)
         if fails and state is PlanState.RUNNING:
@@ -259,7 +280,7 @@ class PlanKeeper:
             return None
         plan = swept
         calls = handlers(plan.layout, node)
-        new = [self._handler_job(plan, call, job, failure) for call in calls]
+        new = [await self._handler_job(plan, call, job, failure) for call in calls]
         new, appends = await self._not_handled(plan, new)
         puts = self._failed_puts(plan, handled) if fails else []
         answer = await self.store.commit(Effects(new, puts, appends), enters=True)
@@ -334,7 +355,7 @@ class PlanKeeper:
             return None
         return await find_whole_plan(self.store, self.namespace, plan.id, self.layouts)
 
-    def _handler_job(
+    async def _handler_job(
         self,
         plan: StoredPlan,
         call: HandlerCall,
@@ -342,13 +363,16 @@ class PlanKeeper:
         failure: ShortFailure,
     ) -> NewJob:
         signature, options = call.signature, call.signature.options
+        opts, expires_at = handler_options(signature, self.clock.now())
         return NewJob(
             id=handler_id(plan.id, call, plan.record.resumed),
             lane=lane(self.namespace, options.queue),
             rank=PRIORITY_MAX - options.priority,
             task=signature.task,
             payload=failure_payload(signature, plan.id, job, failure),
-            opts=stored_options(options, signature.task, META_BYTES_MAX),
+            opts=opts,
+            expires_at=expires_at,
+            gates=await self.gates_of(signature) if self.gates_of else (),
         )
 
     # --- parts

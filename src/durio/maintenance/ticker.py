@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from durio.model.effects import Effects, Put, joined
 from durio.model.errors import DurioError, InvalidSchedule, StoreError, UsageError
-from durio.model.job import utc_datetime
 from durio.model.schedule import (
     ScheduleRecord,
     Skipped,
@@ -27,13 +26,14 @@ from durio.model.schedule import (
     schedule_put,
     schedules_kind,
 )
-from durio.model.schedule_rule import MISSED_SECONDS
 from durio.model.schedule_tick import (
     Ended,
     SkippedTicks,
     TickDecision,
     decide,
     due_time,
+    shown,
+    unknown_outcomes,
     with_run,
     without_run,
 )
@@ -46,6 +46,7 @@ from durio.ports.schedule_runs import cancel_runs, ended_runs
 from durio.ports.store import Store
 from durio.ports.tick_maker import TickMaker
 from durio.telemetry.emit import Emit
+from durio.telemetry.skipped_ticks import report_late, report_skipped
 
 BATCH_MAX = 200  # schedules per turn
 IDLE_SECONDS = 1.0  # longest pause: a changed schedule is seen then
@@ -100,7 +101,7 @@ class Ticker:
                 loaded.append((record, load_schedule(record.body, record.name)))
             except InvalidSchedule as error:
                 await self._postpone(record, error, now)
-        runs = {run for _, schedule in loaded for run in schedule.live}
+        runs = {run for _, each in loaded for run in unknown_outcomes(each)}
         ended = await ended_runs(self.store, self.namespace, runs, now)
         fired: list[Fired] = []
         for record, schedule in loaded:
@@ -227,28 +228,13 @@ class Ticker:
         for tick, run in one.made:
             self.emit("schedule.ticked", schedule=name, due_at=shown(tick), run=run.id)
         for some in (*decision.skipped, *one.failed):
-            self.emit(
-                "schedule.skipped",
-                schedule=name,
-                reason=some.reason,
-                count=some.ticks,
-                first_at=shown(some.first_at),
-                last_at=shown(some.last_at),
-            )
+            report_skipped(self.emit, name, some)
         if decision.paused is not None and one.after.pause is not None:
             self.emit("schedule.paused", schedule=name, why=one.after.pause.reason)
-        late = decision.late_seconds
-        if late > MISSED_SECONDS:
-            rule = one.after.definition.rule
-            if late > rule.missed_seconds(now - late):
-                self.emit("schedule.missed", schedule=name, seconds=round(late, 1))
+        rule, late = one.after.definition.rule, decision.late_seconds
+        report_late(self.emit, name, rule, now - late, late)
 
 
 def rows_of(effects: Effects) -> int:
     entries = sum(len(append.entries) for append in effects.appends)
     return len(effects.jobs) + len(effects.puts) + entries
-
-
-def shown(moment: float) -> str:
-    at = utc_datetime(moment)
-    return str(moment) if at is None else at.isoformat()

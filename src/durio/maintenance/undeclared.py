@@ -2,7 +2,8 @@
 
 A deploy removes a schedule from the code, but its record stays. After five minutes the
 leader pauses it, so that people can look at it and delete it. A worker that declares the
-schedule again resumes it.
+schedule again resumes it. A schedule that people changed goes on; it forgets what the code
+declared, so that nobody gives it back to code that is gone.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +12,13 @@ from msgspec.structs import replace
 
 from durio.model.effects import Effects
 from durio.model.errors import InvalidSchedule
-from durio.model.schedule import Pause, load_schedule, schedule_put, schedules_kind
+from durio.model.schedule import (
+    Pause,
+    ScheduleRecord,
+    load_schedule,
+    schedule_put,
+    schedules_kind,
+)
 from durio.ports.clock import Clock
 from durio.ports.records import Record
 from durio.ports.store import Store
@@ -20,7 +27,7 @@ from durio.telemetry.emit import Emit
 LOOK_SECONDS = 60.0
 UNDECLARED_SECONDS = 300.0
 PAGE = 500
-OF_CODE = b'"is_manual":false'
+HAS_CODE = b'"code":'
 REASON = "no live worker declares it"
 
 
@@ -40,14 +47,14 @@ class UndeclaredSchedules:
         declared = await self._declared()
         absent = {
             record.name: record
-            for record in await self._of_code()
-            if record.name not in declared and record.due_at is not None
+            for record in await self._known_to_code()
+            if record.name not in declared
         }
         since = {name: self.absent_since.get(name, now) for name in absent}
         self.absent_since = since
         for name, record in absent.items():
             if now - since[name] >= UNDECLARED_SECONDS:
-                await self._pause(record)
+                await self._end_declaration(record)
         return LOOK_SECONDS
 
     async def _declared(self) -> set[str]:
@@ -55,25 +62,38 @@ class UndeclaredSchedules:
         live = [worker.info for worker in workers if worker.lease_seconds_left > 0]
         return {name for info in live for name in info.get("schedules", ())}
 
-    async def _of_code(self) -> list[Record]:
+    async def _known_to_code(self) -> list[Record]:
         kind, after = schedules_kind(self.namespace), ""
         found: list[Record] = []
         while True:
             page = await self.store.list_records(kind, after=after, limit=PAGE)
-            found += [record for record in page if OF_CODE in record.body]
+            found += [record for record in page if HAS_CODE in record.body]
             if len(page) < PAGE:
                 return found
             after = page[-1].name
 
-    async def _pause(self, record: Record) -> None:
+    async def _end_declaration(self, record: Record) -> None:
         try:
             stored = load_schedule(record.body, record.name)
         except InvalidSchedule:
             return  # the ticker reports it
-        if stored.is_manual or stored.pause is not None:
+        if not stored.is_manual:
+            await self._pause(record, stored)
+        elif stored.code is not None:
+            await self._write(record, replace(stored, code=None), record.due_at)
+
+    async def _pause(self, record: Record, stored: ScheduleRecord) -> None:
+        if stored.pause is not None or stored.is_over:
             return
-        pause = Pause("durio", self.clock.now(), REASON, is_undeclared=True)
-        paused = replace(stored, pause=pause)
-        put = schedule_put(self.namespace, record.name, paused, record.version, None)
-        if (await self.store.commit(Effects(puts=[put]))).conflict is None:
+        kind = schedules_kind(self.namespace)
+        now = (await self.store.due_records(kind, limit=1)).now
+        pause = Pause("durio", now, REASON, is_undeclared=True)
+        if await self._write(record, replace(stored, pause=pause), None):
             self.emit("schedule.paused", schedule=record.name, why=REASON)
+
+    async def _write(
+        self, record: Record, changed: ScheduleRecord, due_at: float | None
+    ) -> bool:
+        """Write what was decided; return False if the schedule was changed meanwhile."""
+        put = schedule_put(self.namespace, record.name, changed, record.version, due_at)
+        return (await self.store.commit(Effects(puts=[put]))).conflict is None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from durio.model.gate import GateChange
 from durio.telemetry.names import MEANINGS, EmissionMeaning
 
 
@@ -29,6 +30,10 @@ class JobEvent(NamedTuple):
     delay_seconds: float = 0.0
     meta: Any = None
     max_attempts: int = 0  # 0: not known
+    decision: str = ""  # what happens after an error, and why, for people
+    settles: tuple[
+        GateChange, ...
+    ] = ()  # changes of gates by what the attempt has spent of budgets
 
 
 class Emit(Protocol):

@@ -33,6 +33,9 @@ from durio.telemetry.frames import OUR_FRAMES, user_stack
 from durio.telemetry.names import JOB_DONE, MEANINGS, EmissionMeaning
 
 Logger = logging.Logger
+JOB_EVENT_FIELDS = (
+    *("error_type", "error", "decision", "reason", "delay_seconds", "meta", "worker"),
+)
 JOB_NAMES = [name for name in MEANINGS if name.startswith("job.")]
 ON_ONE_LINE = {
     code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)
@@ -248,7 +251,7 @@ def job_fields(event: JobEvent) -> dict[str, Any]:
         **({"max_attempts": event.max_attempts} if event.max_attempts else {}),
         "duration_ms": round(event.duration_seconds * 1000, 3),
     }
-    for name in ("error_type", "error", "reason", "delay_seconds", "meta", "worker"):
+    for name in JOB_EVENT_FIELDS:
         value = getattr(event, name)
         if value:
             fields[name] = round(value, 3) if name == "delay_seconds" else value
@@ -305,7 +308,7 @@ class TextLines(logging.Formatter):
         )
         if event.name == JOB_DONE:  # the most frequent event has no other fields
             return line
-        for field in ("reason", "error_type", "error"):
+        for field in ("reason", "error_type", "error", "decision"):
             if value := getattr(event, field):
                 line += f" {field}={on_one_line(value)}"
         if event.delay_seconds:

@@ -54,6 +54,9 @@ MEANINGS: dict[str, EmissionMeaning] = {
         ERROR, "the task failed after its own transaction had made the job done"
     ),
     "worker.started": EmissionMeaning(INFO, "the worker has a lease and claims jobs"),
+    "worker.waiting": EmissionMeaning(
+        INFO, "only jobs before gates are left; the burst goes on when these open"
+    ),
     "worker.stopping": EmissionMeaning(INFO, "no more claims; running jobs may finish"),
     "worker.stopped": EmissionMeaning(INFO, "the worker gave its jobs back and ended"),
     "worker.fenced": EmissionMeaning(
@@ -85,7 +88,19 @@ MEANINGS: dict[str, EmissionMeaning] = {
     "schedule.failed": EmissionMeaning(
         ERROR, "the job of a tick could not be made; the schedule goes on"
     ),
+    "schedule.never_due": EmissionMeaning(
+        WARNING, "a worker stored a schedule of its code that has no tick"
+    ),
     "schedule.paused": EmissionMeaning(WARNING, "Durio has paused a schedule"),
+    "breaker.opened": EmissionMeaning(
+        WARNING, "calls failed: a breaker holds the jobs of its tasks back (see why)"
+    ),
+    "breaker.half_open": EmissionMeaning(
+        INFO, "the open time of a breaker is over: a few jobs try its dependency"
+    ),
+    "breaker.closed": EmissionMeaning(
+        INFO, "a breaker lets the jobs of its tasks run again"
+    ),
     "spawn.failed": EmissionMeaning(
         ERROR, "a call of app.spawn raised; it is not retried"
     ),

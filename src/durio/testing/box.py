@@ -12,24 +12,26 @@ and waits for its end.
 from collections import deque
 from collections.abc import Coroutine, Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from durio.app.app import SYNC_SECONDS_MAX, App
 from durio.app.connect import connect, current_folder, module_of, store_module
+from durio.app.prefix_tasks import no_name
 from durio.app.tasks import TaskCalls
 from durio.client.handle import Job
 from durio.host.threads import LoopThread, Portal
+from durio.model.batch import error_of
 from durio.model.errors import Control, InvalidOption, JobDead, UsageError
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, READY, StoredJob
-from durio.model.names import did_you_mean, task_name
+from durio.model.names import did_you_mean, is_prefix, task_name
 from durio.model.quantities import Duration, seconds
 from durio.ports.browse import Query
 from durio.ports.plan_reader import has_plan_work
 from durio.ports.store import Store
 from durio.telemetry.log import in_job
 from durio.testing.box_clock import BoxClock
-from durio.testing.box_jobs import BoxJob, box_job, next_due, stored_jobs
+from durio.testing.box_jobs import BoxJob, box_job, next_due, next_gate, stored_jobs
 from durio.testing.box_state import (
     BoxState,
     check_apps,
@@ -37,8 +39,9 @@ from durio.testing.box_state import (
     leave,
     refuse_own_store,
 )
-from durio.testing.box_ticks import next_tick, tick_turns
+from durio.testing.box_ticks import end_expired, next_tick, tick_turns
 from durio.testing.burst import run_burst
+from durio.worker.batch_call import BatchContext
 from durio.worker.context import Context
 from durio.worker.middleware import CallNext
 
@@ -117,9 +120,10 @@ class Box:
     ) -> None:
         """Run the jobs that are ready, and the jobs that these enqueue, as a worker does.
 
-        Scheduled jobs stay. With `until="1h"` jobs that are due within that time run too,
-        and schedules of the App make their jobs: the clock jumps from one due time to the
-        next, and then to the end of the hour.
+        Scheduled jobs stay, and so do jobs before a gate that only time opens. With
+        `until="1h"` jobs that are due or pass their gates within that time run too, and
+        schedules of the App make their jobs: the clock jumps from one due time to the next,
+        and then to the end of the hour.
         When a job ends dead, `drain` raises the task's own exception, or JobDead if the
         task raised none; with `errors="keep"` it raises nothing.
         """
@@ -144,7 +148,8 @@ class Box:
     def fail_next(self, task: AnyTask, error: Exception | type[Exception]) -> None:
         """Make the next attempt of a task raise `error` instead of calling its function.
 
-        `error` is an exception or its class. Several calls are for several attempts.
+        `error` is an exception or its class. Several calls are for several attempts. In a
+        batch task the call fails for all of its jobs.
         """
         made: object = error() if isinstance(error, type) else error
         if not isinstance(made, Exception):
@@ -180,18 +185,23 @@ class Box:
     def _shown(self, job: StoredJob) -> BoxJob:
         owner = self._apps[0]
         for app in self._apps:
-            if job.task in app.registry.by_name:
+            if app.registry.by_name.find(job.task) is not None:
                 owner = app
-        handler = owner.registry.by_name.get(job.task)
+        handler = owner.registry.by_name.find(job.task)
         return box_job(job, handler, owner.retries_of(job.task))
 
     def _task_name(self, task: AnyTask, *, is_own: bool) -> str:
         given = task.name if isinstance(task, TaskCalls) else str(task)
-        known = {k: h for app in self._apps for k, h in app.registry.by_name.items()}
         names = [task_name(app.name, given) for app in self._apps]
-        for name in names:
-            if name in known:
-                return known[name].task  # its own name, also for an alias
+        known: set[str] = set()
+        for app, name in zip(self._apps, names, strict=True):
+            handlers = app.registry.by_name
+            handler = handlers.find_target(name)
+            if handler is not None and is_prefix(handler.task):
+                raise no_name(handler.task)
+            if handler is not None:
+                return handler.task  # its own name, also for an alias
+            known.update(handlers)
         namespaces = {app.name for app in self._apps}
         if not is_own and names[0].partition(".")[0] not in namespaces:
             return names[0]  # of another program, enqueued by name
@@ -221,6 +231,8 @@ class Box:
 
     async def _run_ready(self, errors: str) -> None:
         before = await self._dead_ids()
+        for app in self._apps:
+            await end_expired(app)
         has_run = True
         while has_run:  # a job of one App may enqueue for another
             has_run = False
@@ -238,6 +250,7 @@ class Box:
         while True:
             times = [await next_due(self._store, names)]
             times += [await next_tick(self._store, name) for name in names]
+            times.append(await next_gate(self._store, self.clock.now()))
             due = min((at for at in times if at is not None), default=None)
             if due is None or due > last:
                 self.clock.advance_to(last)
@@ -275,20 +288,39 @@ class Box:
 
         It is the outermost middleware.
         """
-        job_id = id_bytes(context.job_id)
-        self._raised.pop(job_id, None)
+        job_ids = [id_bytes(job.job_id) for job in context.jobs]
+        for job_id in job_ids:
+            self._raised.pop(job_id, None)
         try:
             self._raise_planned(context.task)
-            return await call_next()
+            returned = await call_next()
         except Exception as error:
-            # `raise Retry(...) from error`: the cause is the task's own error.
-            cause = error.__cause__ if isinstance(error, Control) else None
-            self._raised[job_id] = cause if isinstance(cause, Exception) else error
+            for job_id in job_ids:
+                self._raised[job_id] = own_error(error)
             raise
+        if isinstance(context, BatchContext):
+            for job_id, error in errors_of_items(job_ids, returned):
+                self._raised[job_id] = own_error(error)
+        return returned
 
     def _raise_planned(self, task: str) -> None:
         if planned := self._planned.get(task):
             raise planned.popleft()
+
+
+def own_error(error: Exception) -> Exception:
+    """Return the task's own error, as in `raise Retry(...) from error`."""
+    cause = error.__cause__ if isinstance(error, Control) else None
+    return cause if isinstance(cause, Exception) else error
+
+
+def errors_of_items(
+    job_ids: list[bytes], returned: object
+) -> list[tuple[bytes, Exception]]:
+    """Return the errors that a batch task has returned, each with its job."""
+    ends = cast("list[object]", returned) if isinstance(returned, list) else []
+    found = zip(job_ids, map(error_of, ends), strict=False)
+    return [(job_id, error) for job_id, error in found if isinstance(error, Exception)]
 
 
 async def dead_error(app: App, job_id: bytes) -> Exception:

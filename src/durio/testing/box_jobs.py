@@ -11,9 +11,11 @@ from durio.model.errors import InvalidArguments
 from durio.model.job import SCHEDULED, JobDetails, StoredJob
 from durio.ports.browse import Query
 from durio.ports.handler import Handler
+from durio.ports.plan_reader import SETTLED_MAX
 from durio.ports.store import Store
 
 PAGE_JOBS = 200
+GATE_SECONDS = 0.001  # the clock moves at least so far to the time of a gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,15 @@ async def next_due(store: Store, namespaces: Iterable[str]) -> float | None:
         if job.run_at is not None
     ]
     return min(times, default=None)
+
+
+async def next_gate(store: Store, now: float) -> float | None:
+    """Return when the next gate opens that jobs stand before; None: time opens none."""
+    settled = await store.settle(SETTLED_MAX)
+    if settled.count:
+        return now  # one has opened already
+    seconds = settled.next_due_seconds
+    return None if seconds is None else now + max(seconds, GATE_SECONDS)
 
 
 def box_job(stored: StoredJob, handler: Handler | None, retries: int | None) -> BoxJob:

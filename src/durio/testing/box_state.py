@@ -39,7 +39,7 @@ class BoxState(AppState):
     def __init__(
         self, app: App, url: str, clock: Clock, store: Store, watch: Middleware
     ) -> None:
-        super().__init__(url, clock, current_folder(), app.emit)
+        super().__init__(url, clock, current_folder(), app.emit, app.name)
         self.outer = app.state
         self.namespace = app.name
         self.middleware = (watch,)

@@ -11,10 +11,14 @@ from durio.host.side_loop import EmbeddedMachine
 
 
 async def run_burst(app: App) -> bool:
-    """Run jobs until none is ready; return whether any attempt was made."""
+    """Run jobs until none is ready; return whether any attempt was made.
+
+    It waits for no gate: the clock of a box stands still, so no gate opens.
+    """
     worker = await make_worker(
         app,
         is_burst=True,
+        waits_for_gates=False,
         side_loop=TaskSideLoop(),
         machine=EmbeddedMachine(app.emit),
     )

@@ -8,21 +8,18 @@ coroutine, so that a task's SystemExit cannot stop the loop. Exceptions for cont
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from durio.model.argument_codec import Arguments
-from durio.model.errors import (
-    Control,
-    HardTimeLimit,
-    PayloadTooLarge,
-    Permanent,
-)
+from durio.model.decision import Decision, decide
+from durio.model.errors import Control, HardTimeLimit, PayloadTooLarge, Permanent
+from durio.model.expiry import job_expired
 from durio.model.failure import encode_failure, failure_of
 from durio.model.ids import id_text
 from durio.model.outcome import KeepRule, Outcome, OutcomeKind, Reason
-from durio.model.plan_kept import kept_for_plan
 from durio.model.plan_payload import decode_chunk
-from durio.model.retry import Decision, Retry, classify
+from durio.model.retry import Retry
 from durio.model.settings import Settings
 from durio.model.transitions import LOST_MAX
 from durio.ports.clock import Clock
@@ -31,16 +28,7 @@ from durio.ports.plan_maker import PlanMaker
 from durio.telemetry.emit import JobEvent
 from durio.telemetry.frames import OUR_FRAMES
 from durio.telemetry.log import in_job, structlog_binder
-from durio.telemetry.names import (
-    JOB_CANCELLED,
-    JOB_DEAD,
-    JOB_DONE,
-    JOB_FALTERED,
-    JOB_RELEASED,
-    JOB_RESCUED,
-    JOB_RETRIED,
-    JOB_SNOOZED,
-)
+from durio.telemetry.names import JOB_DEAD, JOB_FALTERED
 from durio.worker.attempt_errors import (
     child_lost,
     control_error,
@@ -48,24 +36,19 @@ from durio.worker.attempt_errors import (
     late_result_error,
     raise_error,
 )
+from durio.worker.attempt_event import event_of_outcome
+from durio.worker.breaker_call import HeldBack, call_with_breaker, held_outcome
+from durio.worker.breakers import Breakers
+from durio.worker.done_outcome import done_outcome
 from durio.worker.handler_call import call_handler
 from durio.worker.inflight import NO_RESULT, Attempt, InterruptReason, SoftLimitDriver
 from durio.worker.middleware import Middleware
 from durio.worker.plan_changes import PlanChanges, is_plan_wrong
+from durio.worker.spending import spend
 from durio.worker.transaction import Begin
 
 NO_VALUE = b"null"  # None, as a result
 AttemptEnd = tuple[Outcome, JobEvent | None]  # the event is for when it is accepted
-
-NAME_BY_KIND = {
-    OutcomeKind.DONE: JOB_DONE,
-    OutcomeKind.RETRY: JOB_RETRIED,
-    OutcomeKind.SNOOZE: JOB_SNOOZED,
-    OutcomeKind.RELEASE: JOB_RELEASED,
-    OutcomeKind.DEAD: JOB_DEAD,
-    OutcomeKind.CANCEL: JOB_CANCELLED,
-    OutcomeKind.LOST: JOB_RESCUED,
-}
 
 
 class AttemptRunner:
@@ -85,6 +68,7 @@ class AttemptRunner:
         begin: Begin | None = None,
         plan_changes: PlanChanges | None = None,
         child_pool: ChildPool | None = None,
+        breakers: Breakers | None = None,
         loop_ended_message: str = "",
         is_first_in_child: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -95,10 +79,12 @@ class AttemptRunner:
         self.keeps = keeps
         self.worker_name = worker_name
         self.report = report
+        self.spend = spend
         self.plans = plans
         self.begin = begin  # None in a child, which has no transactions
         self.plan_changes = plan_changes  # None in a child
         self.child_pool = child_pool
+        self.breakers = breakers  # None in a child, and without any
         # In a child: the error if its loop is ended; whether the attempt is its first.
         self._loop_ended_message = loop_ended_message
         self._is_first_in_child = is_first_in_child
@@ -160,33 +146,57 @@ class AttemptRunner:
                 attempt=attempt.number,
             )
         handler = attempt.handler
-        if attempt.interrupt_reason is not None:  # interrupted before it started
-            return self._failed(attempt, asyncio.CancelledError())
-        payload = attempt.claim.payload
-        calls, args, kwargs = list[Arguments](), (), dict[str, Any]()
+        may_not_start = attempt.interrupt_reason or attempt.overrides
+        if may_not_start and (ended := self._ended_before(attempt)) is not None:
+            return ended
+        if attempt.overrides is not None and attempt.is_chunk:
+            return self._prepare_chunk(attempt)
         try:
-            if attempt.is_chunk:
-                calls = decode_chunk(handler.codec, payload)
-            else:
-                args, kwargs = handler.codec.decode(payload)
+            args, kwargs = handler.codec.decode(attempt.claim.payload)
         except BaseException as error:  # also errors of a type's own validator
             return self._dead(attempt, error, Reason.BAD_PAYLOAD)
         try:
-            if not handler.is_async or self.middleware or attempt.is_chunk:
-                calls = calls or [(args, kwargs)]
-                return call_handler(self, attempt, calls)
+            if not handler.is_async or self.middleware or handler.breaker:
+                return self._call(attempt, [(args, kwargs)])
             if handler.takes_context:
-                return handler.function(attempt.context(), *args, **kwargs)
+                args = (attempt.context(), *args)
             return handler.function(*args, **kwargs)
         except BaseException as error:
             return self._failed(attempt, error)
+
+    def _ended_before(self, attempt: Attempt) -> AttemptEnd | None:
+        """Return the end of an attempt that was interrupted, or expired, before its start."""
+        if attempt.interrupt_reason is not None:
+            return self._failed(attempt, asyncio.CancelledError())
+        if attempt.has_expired(self.clock.now()):
+            return self._dead(attempt, job_expired(), Reason.EXPIRED)
+        return None
+
+    def _prepare_chunk(self, attempt: Attempt) -> Coroutine[Any, Any, Any] | AttemptEnd:
+        try:
+            calls = decode_chunk(attempt.handler.codec, attempt.claim.payload)
+        except BaseException as error:
+            return self._dead(attempt, error, Reason.BAD_PAYLOAD)
+        return self._call(attempt, calls)
+
+    def _call(
+        self, attempt: Attempt, calls: Sequence[Arguments]
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the call of the handler, behind its breaker if it has one."""
+        call, name = (
+            partial(call_handler, self, attempt, calls),
+            attempt.handler.breaker,
+        )
+        if name is None or self.breakers is None:
+            return call()
+        return call_with_breaker(self.breakers, attempt, name, call)
 
     def _returned(self, attempt: Attempt, value: Any) -> AttemptEnd:
         results = attempt.handler.codec.result
         try:
             if attempt.plan is not None:
                 result = attempt.plan.result(value, results.encode)
-            elif attempt.is_chunk:
+            elif attempt.overrides is not None and attempt.is_chunk:
                 result = b"[" + b",".join(map(results.encode, value)) + b"]"
             else:
                 result = results.encode(value)
@@ -202,27 +212,9 @@ class AttemptRunner:
                 return attempt.recorded, None
             return self._faltered(attempt, late_result_error(attempt.task))
         try:
-            return self._outcome(attempt, result), None
+            return done_outcome(attempt, result, self.settings), None
         except PayloadTooLarge as error:
             return self._dead(attempt, error, Reason.PERMANENT)
-
-    def _outcome(self, attempt: Attempt, result: bytes) -> Outcome:
-        if len(result) > self.settings.payload.result_bytes_max:
-            raise PayloadTooLarge(
-                f"{attempt.task}: the result is {len(result)} bytes, over the bound of "
-                f"{self.settings.payload.result_bytes_max}",
-                cure="Store it and return its id, or raise payload.result_bytes_max.",
-            )
-        claim, overrides = attempt.claim, attempt.overrides
-        seconds = attempt.handler.result_seconds
-        if overrides is not None and overrides.result_seconds is not None:
-            seconds = overrides.result_seconds
-        keep, effects = attempt.keep, None
-        if overrides is not None and overrides.plan is not None:
-            plan, default = overrides.plan.plan, self.settings.retention.done_seconds
-            keep, effects = kept_for_plan(claim, plan, result, keep, default)
-        done = Outcome(*claim[:2], 0, result, seconds, keep, effects=effects)
-        return done if attempt.plan is None else attempt.plan.added_to(done)
 
     def final_outcome(self, attempt: Attempt) -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits.
@@ -237,13 +229,16 @@ class AttemptRunner:
                     results.check_missing()
                     value = None
                 result = results.encode(value)
-            return self._outcome(attempt, result)._replace(progress=attempt.progress)
+            return done_outcome(attempt, result, self.settings)._replace(
+                progress=attempt.progress
+            )
         except PayloadTooLarge as error:
             raise Permanent(error.what) from error
 
     def _faltered(self, attempt: Attempt, error: BaseException) -> AttemptEnd:
         """End the job as done: the task failed after its own commit. Report the error."""
-        outcome = attempt.recorded or self._outcome(attempt, NO_VALUE)
+        done = attempt.recorded
+        outcome = done or done_outcome(attempt, NO_VALUE, self.settings)
         if attempt.interrupt_reason is not None:
             return outcome, None  # the worker stopped the task
         failure = failure_of(error, hidden=OUR_FRAMES)
@@ -282,12 +277,24 @@ class AttemptRunner:
             keep = attempt.keep_if_cancelled
             outcome = Outcome(claim.id, claim.claim_no, kind, keep=keep)
             return outcome, self._event(attempt, outcome)
+        if isinstance(error, HeldBack):
+            return self._held_back(attempt, error)
         raised = control_error(error)
         return self._decided(attempt, error, self._decision(attempt, raised))
 
+    def _held_back(self, attempt: Attempt, error: HeldBack) -> AttemptEnd:
+        outcome = held_outcome(attempt, error)
+        return outcome, self._event(attempt, outcome)._replace(reason=error.reason)
+
     def _decision(self, attempt: Attempt, error: BaseException) -> Decision:
-        counts = {"retried": attempt.claim.retried, "snoozed": attempt.claim.snoozed}
-        return classify(error, attempt.retry, share=self.clock.random(), **counts)
+        decision = decide(
+            error, attempt.retry, attempt.decision_inputs(), attempt.error_rules
+        )
+        if decision.kind is not OutcomeKind.RETRY or attempt.overrides is None:
+            return decision
+        # No attempt could begin in time: what depends on the job need not wait for that.
+        expires = attempt.has_expired(self.clock.now() + decision.delay_seconds)
+        return Decision(OutcomeKind.DEAD, 0.0, Reason.EXPIRED) if expires else decision
 
     def _is_loop_ending(self) -> bool:
         """Whether the whole event loop is ending, which cancels the worker's task too."""
@@ -361,40 +368,31 @@ class AttemptRunner:
             worker=self.worker_name,
             logs=attempt.log_lines(),
             hidden=OUR_FRAMES,
+            decision=decision.text,
         )
-        keeps_error = kind in (OutcomeKind.RETRY, OutcomeKind.DEAD)
         outcome = Outcome(
             claim.id,
             claim.claim_no,
             kind,
             keep=attempt.keep_if_cancelled if kind is OutcomeKind.CANCEL else None,
             delay_seconds=decision.delay_seconds,
-            error=encode_failure(failure) if keeps_error else None,
+            error=encode_failure(failure) if decision.keeps_error else None,
             reason=decision.reason,
         )
         event = self._event(attempt, outcome)
         if isinstance(error, Retry):  # a constant may be raised again: keep no frames
             error.__traceback__ = error.__context__ = error.__cause__ = None
-            event = event._replace(max_attempts=error.max_attempts)
-        if keeps_error:
+        if decision.max_attempts:
+            event = event._replace(max_attempts=decision.max_attempts)
+        if decision.keeps_error:
             event = event._replace(
                 error_type=failure.type,
                 error=failure.message,
                 traceback=failure.traceback,
+                decision=failure.decision,
             )
         return outcome, event
 
     def _event(self, attempt: Attempt, outcome: Outcome) -> JobEvent:
-        return JobEvent(
-            name=NAME_BY_KIND[OutcomeKind(outcome.kind)],
-            id=attempt.claim.id,
-            task=attempt.task,
-            lane=attempt.claim.lane,
-            attempt=attempt.number,
-            duration_seconds=self.loop.time() - attempt.started,
-            worker=self.worker_name,
-            reason=outcome.reason or "",
-            delay_seconds=outcome.delay_seconds,
-            meta=None if attempt.overrides is None else attempt.overrides.meta,
-            max_attempts=attempt.retry.max_attempts,
-        )
+        passed = self.loop.time() - attempt.started
+        return event_of_outcome(attempt, outcome, passed, self.worker_name)

@@ -16,7 +16,8 @@ from durio.ports.executor import ChildPool, Executor, SideLoop
 from durio.ports.store import Store
 from durio.ports.transactions import OwnTransaction
 from durio.telemetry.emit import Emit
-from durio.worker.attempt import AttemptRunner
+from durio.worker.batch_runner import BatchRunner
+from durio.worker.breakers import Breakers
 from durio.worker.burst_end import BurstEnd
 from durio.worker.claim import ClaimLoop
 from durio.worker.heartbeat import Heartbeat, VitalsReporter
@@ -65,6 +66,7 @@ class WorkerBuilder:
             ports.emit, self._hooks.notify, has_hooks=bool(config.hooks.by_kind)
         )
         self._plan_changes = PlanChanges(ports.store, ports.clock)
+        self._breakers = self._build_breakers()
         self._quotas = quotas_for(config.serving, self._settings.concurrency)
         self._lanes = Lanes(
             config.namespace, config.serving, self._quotas, ports.clock.random
@@ -103,6 +105,7 @@ class WorkerBuilder:
             stop_control=self._stop,
             registration=registration,
             hooks=self._hooks,
+            breakers=self._breakers,
             outcomes=self._outcomes,
             slots=slots,
             claims=claims,
@@ -142,13 +145,11 @@ class WorkerBuilder:
         )
 
     def _build_burst_end(self) -> BurstEnd | None:
-        config = self._config
-        if config.burst_plans is None:
+        namespace, rules = self._config.namespace, self._config.burst
+        if rules is None:
             return None
         serves = self._lanes.serves
-        return BurstEnd(
-            self._store, self._clock, config.namespace, serves, config.burst_plans
-        )
+        return BurstEnd(self._store, self._clock, namespace, serves, rules, self._emit)
 
     def _build_slots(self, claims: ClaimLoop) -> Slots:
         """Build the slots; the claim loop calls this, because the two call each other."""
@@ -174,9 +175,9 @@ class WorkerBuilder:
             has_time_limits=config.has_time_limits,
         )
 
-    def _build_runner(self, claims: ClaimLoop) -> AttemptRunner:
+    def _build_runner(self, claims: ClaimLoop) -> BatchRunner:
         config = self._config
-        return AttemptRunner(
+        return BatchRunner(
             clock=self._clock,
             executor=self._ports.executor,
             settings=config.settings,
@@ -188,6 +189,20 @@ class WorkerBuilder:
             begin=self._begin_transaction,
             plan_changes=self._plan_changes,
             child_pool=self._ports.child_pool,
+            breakers=self._breakers,
+        )
+
+    def _build_breakers(self) -> Breakers | None:
+        config = self._config
+        if not config.breakers:
+            return None
+        return Breakers(
+            self._store,
+            self._clock,
+            self._emit,
+            config.namespace,
+            config.breakers,
+            self._hooks.notify_breaker,
         )
 
     def _begin_transaction(self, is_sync: bool) -> Coroutine[Any, Any, OwnTransaction]:  # noqa: FBT001

@@ -33,6 +33,7 @@ from durio.ports.exchange import Exchanged
 from durio.ports.store import Store, Wake
 from durio.telemetry.emit import Emit
 from durio.worker.burst_end import BurstEnd
+from durio.worker.claim_request import ExchangeRequests
 from durio.worker.inflight import Attempt
 from durio.worker.input_fetcher import InputFetcher
 from durio.worker.lanes import Lanes
@@ -46,6 +47,8 @@ from durio.worker.worker_config import WorkerIdentity
 FLUSH_SECONDS = 0.005
 FLUSH_OUTCOMES = 256
 PROGRESS_SECONDS = 0.2
+# Shorter waits may be lost beside the seconds since 1970: the loop would spin.
+DUE_SECONDS_MIN = 0.001
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 5.0
 FINAL_TRIES = 8
 # At least two leases; short network trouble is no reason to stop.
@@ -81,7 +84,6 @@ class ClaimLoop:
         self._namespace = namespace
         self._lanes = lanes
         self._paused_meanwhile: frozenset[str] = frozenset()
-        self._known = known
         self._burst_end = burst_end
         self._settings = settings
         self._on_broken = on_broken
@@ -111,7 +113,8 @@ class ClaimLoop:
             self.slots.fail_input,
             self.slots.release,
         )
-        self._settler = Settler(store, clock, emit)
+        self._requests = ExchangeRequests(lanes, self.slots, self.inputs, known)
+        self.settler = Settler(store, clock, emit)
 
     # --- reasons for an exchange
 
@@ -147,7 +150,7 @@ class ClaimLoop:
 
     def _wake(self) -> None:
         self._is_woken = True
-        if self.slots.want or len(self._outcomes):
+        if self._requests.has_room or len(self._outcomes):
             self._go.set()
 
     def pause(self, lanes: frozenset[str]) -> None:
@@ -200,12 +203,11 @@ class ClaimLoop:
             await self._clock.sleep(BACKOFF_FIRST)
             return None
         outcomes = self._outcomes.take()
-        want = max(0, self.slots.want - len(self.inputs.held))
+        request = self._requests.next(resync=self._resync)
         began = self._loop.time()
-        lanes = self._lanes.ask(want)
         self._is_woken = False
         self._stop_timers()
-        if not outcomes and not lanes and not self._resync:
+        if not outcomes and not request.lanes and not self._resync:
             return EMPTY_EXCHANGE  # an idle worker does not write
         self._in_flight = True
         self._has_loop_turned = False
@@ -214,9 +216,9 @@ class ClaimLoop:
             answer = await self._store.exchange(
                 me,
                 outcomes,
-                lanes,
-                want,
-                known=self._known if self.slots.skips_unknown else None,
+                request.lanes,
+                request.want,
+                known=request.known,
                 resync=self._resync,
             )
         except StoreError as error:
@@ -232,17 +234,19 @@ class ClaimLoop:
         self._failures = 0
         if me != self._identity.id:
             return None  # fenced meanwhile: the reply belongs to the old lease
-        self.slots.round_trip(self._loop.time() - began)
-        return self._apply_answer(answer, want)
+        seconds = self._loop.time() - began
+        if not request.is_fill:
+            self.slots.round_trip(seconds)
+        return self._apply_answer(answer, seconds)
 
     def _on_loop_turn(self) -> None:
         """Note that the exchange has let other code run; a store in memory does not."""
         self._has_loop_turned = True
 
-    def _apply_answer(self, answer: Exchanged, want: int) -> Exchanged:
+    def _apply_answer(self, answer: Exchanged, seconds: float) -> Exchanged:
         claims, more = answer.claims, answer.more
         if not self._resync:
-            more = self._lanes.apply_answer(answer, want)
+            more = self._requests.apply_answer(answer, seconds)
         else:
             self._resync = False
             claims = [claim for claim in claims if not self._outcomes.holds(claim.id)]
@@ -261,7 +265,7 @@ class ClaimLoop:
                 claims = self.inputs.without_held(claims)
             self.slots.add(claims)
         if answer.settle_in_seconds is not None:
-            self._settler.start(answer.settle_in_seconds)
+            self.settler.start(answer.settle_in_seconds)
         if self._paused_meanwhile:
             self.slots.release_lanes(self._paused_meanwhile)
             self._paused_meanwhile = frozenset()
@@ -318,8 +322,7 @@ class ClaimLoop:
 
     async def _rest(self, answer: Exchanged) -> None:
         """Wait until there is a reason for the next exchange."""
-        slots = self.slots
-        if answer.more and slots.want:
+        if answer.more and self._requests.has_room:
             self._is_woken = True
         if self._is_due():
             if len(self._outcomes) < FLUSH_OUTCOMES or not self._has_loop_turned:
@@ -332,13 +335,13 @@ class ClaimLoop:
             self._schedule_progress()
         if answer.next_due_seconds is not None:
             self._due_timer = self._loop.call_later(
-                max(answer.next_due_seconds, 0.0), self._wake
+                max(answer.next_due_seconds, DUE_SECONDS_MIN), self._wake
             )
         await self._go.wait()
 
     def _is_due(self) -> bool:
         slots, waiting = self.slots, len(self._outcomes)
-        if self._is_ending or (self._is_woken and slots.want):
+        if self._is_ending or (self._is_woken and self._requests.has_room):
             return True
         if not waiting:
             return False
@@ -391,9 +394,4 @@ class ClaimLoop:
     @property
     def _has_own_work(self) -> bool:
         is_idle = self.slots.is_idle and not self.slots.awaits_mark
-        return bool(
-            not is_idle
-            or len(self._outcomes)
-            or self.inputs.held
-            or self._settler.is_busy
-        )
+        return bool(not is_idle or len(self._outcomes) or self.inputs.held)

@@ -74,6 +74,7 @@ class Context(Generic[D_co]):
         "_make_plan",
         "_raw_id",
         "_report",
+        "_spend",
         "_transact",
         "attempt",
         "cancelled",
@@ -102,6 +103,7 @@ class Context(Generic[D_co]):
         transact: Callable[[], TaskTransaction] | None = None,
         give_result: Callable[[object], None] | None = None,
         make_plan: Callable[[], AttemptPlan] | None = None,
+        spend: Callable[[object, str | None], None] | None = None,
         tick: Tick | None = None,
     ) -> None:
         self._raw_id = job_id
@@ -119,6 +121,7 @@ class Context(Generic[D_co]):
         self._transact = transact
         self._give_result = give_result
         self._make_plan = make_plan
+        self._spend = spend
 
     @classmethod
     def current(cls) -> "Context[Any]":
@@ -134,6 +137,14 @@ class Context(Generic[D_co]):
                 cure="Context.current() works in code that a task calls.",
             )
         return context()
+
+    @property
+    def jobs(self) -> "tuple[Context[D_co], ...]":
+        """The Context of each job of a batch, in the order of the items.
+
+        In a task without `batch=` it holds this Context alone.
+        """
+        return (self,)
 
     @property
     def job_id(self) -> str:
@@ -228,6 +239,29 @@ class Context(Generic[D_co]):
         `ctx.add(fetch.s(link))`. Raises InvalidPlan or InvalidArguments.
         """
         self._attempt_plan().add(members)
+
+    def spend(
+        self,
+        amount: float,  # spent now, beside what earlier calls have reported
+        budget: str | None = None,  # name of the budget, if the task has several
+    ) -> None:
+        """Report what this attempt has spent of its `Budget`; the end settles the difference.
+
+        Without a call the estimate of the job stays spent. Nothing is counted for a job that
+        has no budget because its key is missing, or because it was enqueued before the task
+        had one. Raises UsageError if the task declares no such budget.
+
+            from durio.limits import Budget
+
+
+            @app.task(limits=[Budget("tokens", 1_000_000, per="1d", estimate=2_000)])
+            async def ask(ctx: Context, question: str) -> str:
+                answer = await model.answer(question)
+                ctx.spend(answer.tokens)
+                return answer.text
+        """
+        if self._spend is not None:
+            self._spend(amount, budget)
 
     def _attempt_plan(self) -> AttemptPlan:
         if self._make_plan is None:

@@ -54,6 +54,9 @@ class AttemptCounts(Protocol):
     @property
     def ended(self) -> int: ...
 
+    @property
+    def is_closed(self) -> bool: ...
+
 
 class VitalsReporter:
     """Measures one worker; without `send_message` only the store gets the numbers."""
@@ -92,6 +95,7 @@ class VitalsReporter:
             self._usage.rss_bytes() + children.rss_bytes,
             self._attempts.ended,
             children.count,
+            self._attempts.is_closed,
         )
         if self._send_message is not None:
             message = ProcessMessage(

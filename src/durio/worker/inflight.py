@@ -8,11 +8,13 @@ task that is cancelled and still returns a value is done, because its work is co
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
+from durio.model.decision import DecisionInputs
+from durio.model.error_rules import ErrorRules
 from durio.model.errors import UsageError
 from durio.model.job import Claim, attempt_number
 from durio.model.names import queue_of
@@ -28,6 +30,7 @@ from durio.ports.handler import Handler
 from durio.ports.plan_maker import PlanMaker
 from durio.telemetry.log import log_lines, new_records
 from durio.worker.attempt_plan import AttemptPlan
+from durio.worker.breakers import Breakers
 from durio.worker.context import Context
 from durio.worker.plan_changes import PlanChanges
 from durio.worker.transaction import Begin, TaskTransaction
@@ -44,9 +47,11 @@ class AttemptEnvironment(Protocol):
     keeps: Mapping[str, KeepRule]
     loop: asyncio.AbstractEventLoop
     report: "Callable[[Attempt, bytes], None]"
+    spend: "Callable[[Attempt, object, str | None], None]"
     begin: Begin | None
     plans: PlanMaker
     plan_changes: PlanChanges | None
+    breakers: Breakers | None
 
     def final_outcome(self, attempt: "Attempt") -> Outcome:
         """Return the outcome with the result given so far, before the transaction commits."""
@@ -62,6 +67,8 @@ class InterruptReason(Enum):
 
 
 class Attempt:
+    is_in_batch = False  # whether it shares its call with others: see batch_call.py
+
     __slots__ = (
         "_context",
         "_records",
@@ -85,6 +92,7 @@ class Attempt:
         "runner",
         "slot_taken_at",
         "soft_hits",
+        "spent",
         "started",
         "transaction",
     )
@@ -115,6 +123,7 @@ class Attempt:
         self.is_commit_unknown = False
         self.given_result: Any = NO_RESULT
         self.plan: AttemptPlan | None = None  # what it asks of its plan, if anything
+        self.spent: dict[str, float] | None = None  # by budget
         self.soft_hits = 0
         self.interrupt_reason: InterruptReason | None = None
         self.call: ThreadCallHandle | None = None
@@ -122,6 +131,11 @@ class Attempt:
         self.asyncio_task: asyncio.Task[None] | None = None
         self._context: Context[Any] | None = None
         self._records: deque[Any] | None = None
+
+    @property
+    def together(self) -> "Sequence[Attempt]":
+        """The attempts that end with this one, because they share one call."""
+        return (self,)
 
     # --- what log records carry
 
@@ -173,6 +187,16 @@ class Attempt:
         """Whether the job makes several calls, one after the other."""
         return self.overrides is not None and self.overrides.is_chunk
 
+    @property
+    def budgets(self) -> Mapping[str, tuple[str, float]]:
+        """The gates and the estimates of its budgets."""
+        return (self.overrides and self.overrides.budgets) or {}
+
+    def has_expired(self, at: float) -> bool:
+        """Whether no attempt of the job may begin at this time."""
+        expires = None if self.overrides is None else self.overrides.expires
+        return expires is not None and at >= expires
+
     # --- policies, with the job's own overrides
 
     @property
@@ -181,6 +205,25 @@ class Attempt:
         if self.overrides is None or self.overrides.retry is None:
             return self.handler.retry
         return self.handler.retry.overridden(self.overrides.retry)
+
+    def decision_inputs(self) -> DecisionInputs:
+        """Return what a decision about a failure of this attempt depends on."""
+        clock, worker = self.runner.clock, self.runner.settings.worker
+        return DecisionInputs(
+            retried=self.claim.retried,
+            snoozed=self.claim.snoozed,
+            share=clock.random(),
+            now=clock.now(),
+            retry_after_max_seconds=worker.retry_after_max_seconds,
+        )
+
+    @property
+    def error_rules(self) -> ErrorRules:
+        """The task's rules; a policy of the job replaces their numbers for transient errors."""
+        rules = self.handler.errors
+        if self.overrides is None or self.overrides.retry is None:
+            return rules
+        return rules.without_transient()
 
     @property
     def limits(self) -> TimeLimits:
@@ -219,6 +262,7 @@ class Attempt:
                 transact=partial(TaskTransaction, self),
                 give_result=self._set_result,
                 make_plan=self._own_plan,
+                spend=partial(environment.spend, self),
                 tick=tick_of(overrides.tick) if overrides is not None else None,
             )
         return self._context

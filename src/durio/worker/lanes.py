@@ -156,10 +156,13 @@ class ClaimBuffer(deque[Claim]):
 
     def take_all(self, lanes: Collection[str] | None = None) -> list[Claim]:
         """Take out all claims, or all of these lanes, because they will not start."""
-        taken = [c for c in self if lanes is None or c.lane in lanes]
+        return self.take_out({c.id for c in self if lanes is None or c.lane in lanes})
+
+    def take_out(self, ids: Collection[bytes]) -> list[Claim]:
+        """Take out these claims, because they start without a slot of their own."""
+        taken = [claim for claim in self if claim.id in ids]
         if taken:
-            ids = {claim.id for claim in taken}
-            self._hold([c for c in self if c.id not in ids])
+            self._hold([claim for claim in self if claim.id not in ids])
         if self._quotas is not None:
             for claim in taken:
                 self._quotas.leaves(claim)

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from durio.model.breaker import CLOSED, HALF_OPEN, OPEN, BreakerState
 from durio.model.failure import error_text
 from durio.model.ids import id_text
 from durio.model.names import queue_of
+from durio.telemetry.breaker_events import BreakerEvent
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import (
     JOB_CANCELLED,
@@ -64,6 +66,7 @@ class HookEvent(msgspec.Struct, frozen=True):
 
 
 Hook = Callable[[HookEvent], Any]
+BreakerHook = Callable[[BreakerEvent], Any]
 
 KIND_BY_NAME: dict[str, HookKind] = {
     JOB_STARTED: "before",
@@ -86,6 +89,9 @@ class Hooks(msgspec.Struct):
     """
 
     by_kind: dict[HookKind, list[Hook]] = msgspec.field(default_factory=dict)
+    by_state: dict[BreakerState, list[BreakerHook]] = msgspec.field(
+        default_factory=dict
+    )
 
     def _add(self, kind: HookKind, hook: Hook) -> Hook:
         self.by_kind.setdefault(kind, []).append(hook)
@@ -111,6 +117,22 @@ class Hooks(msgspec.Struct):
         """Call the hook when a job is cancelled."""
         return self._add("cancelled", hook)
 
+    def breaker_opened(self, hook: BreakerHook) -> BreakerHook:
+        """Call the hook with a BreakerEvent when a worker has opened a breaker."""
+        return self._add_for_breakers(OPEN, hook)
+
+    def breaker_half_open(self, hook: BreakerHook) -> BreakerHook:
+        """Call the hook when the open time of a breaker is over."""
+        return self._add_for_breakers(HALF_OPEN, hook)
+
+    def breaker_closed(self, hook: BreakerHook) -> BreakerHook:
+        """Call the hook when a call has succeeded, and the breaker is closed again."""
+        return self._add_for_breakers(CLOSED, hook)
+
+    def _add_for_breakers(self, state: BreakerState, hook: BreakerHook) -> BreakerHook:
+        self.by_state.setdefault(state, []).append(hook)
+        return hook
+
 
 class HookRunner:
     """Runs hooks one after another, in a task of its own."""
@@ -118,7 +140,7 @@ class HookRunner:
     def __init__(self, hooks: Hooks, emit: Emit) -> None:
         self._hooks = hooks
         self._emit = emit
-        self._waiting: deque[tuple[Hook, HookEvent]] = deque()
+        self._waiting: deque[tuple[Callable[[Any], Any], Any]] = deque()
         self._has_work = asyncio.Event()
         self._is_ending = False
 
@@ -129,11 +151,22 @@ class HookRunner:
         for event in events:
             kind = KIND_BY_NAME.get(event.name)
             for hook in self._hooks.by_kind.get(kind, ()) if kind else ():
-                if len(self._waiting) >= WAITING_MAX:
-                    self._emit("hook.failed", error="too many hooks waiting: dropped")
+                if not self._add(hook, _hook_event(event)):
                     return
-                self._waiting.append((hook, _hook_event(event)))
         self._has_work.set()
+
+    def notify_breaker(self, event: BreakerEvent) -> None:
+        """Queue the hooks for this new state of a breaker."""
+        for hook in self._hooks.by_state.get(event.state, ()):
+            self._add(hook, event)
+        self._has_work.set()
+
+    def _add(self, hook: Callable[[Any], Any], event: object) -> bool:
+        if len(self._waiting) >= WAITING_MAX:
+            self._emit("hook.failed", error="too many hooks waiting: dropped")
+            return False
+        self._waiting.append((hook, event))
+        return True
 
     def for_other_loop(self) -> "HookRunner":
         """Return a runner for another loop; it takes over all waiting hooks."""
@@ -173,7 +206,7 @@ class HookRunner:
                 self._emit(
                     "hook.failed",
                     hook=getattr(hook, "__qualname__", type(hook).__qualname__),
-                    job_id=event.job_id,
+                    job_id=getattr(event, "job_id", ""),
                     error=f"{type(error).__name__}: {error_text(error)}",
                 )
 

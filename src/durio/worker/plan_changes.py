@@ -37,12 +37,8 @@ from durio.model.plan_change import (
     change_kind,
     inherited_ends,
 )
-from durio.model.plan_layout import (
-    WRITTEN_AT_ONCE_MAX,
-    PlanLayout,
-    ended_log,
-    failed_log,
-)
+from durio.model.plan_layout import WRITTEN_AT_ONCE_MAX, PlanLayout
+from durio.model.plan_names import ended_log, failed_log
 from durio.model.plan_payload import node_key_taken, placed_options, plan_place_of
 from durio.model.plan_place import PlanPlace
 from durio.model.plan_record import (
@@ -52,10 +48,10 @@ from durio.model.plan_record import (
 )
 from durio.ports.clock import Clock
 from durio.ports.conflicts import Conflict
-from durio.ports.plan_protocol import require_plan_workers
-from durio.ports.plan_reader import StoredPlan, find_plan
+from durio.ports.plan_reader import Layouts, StoredPlan, find_plan
 from durio.ports.plan_writes import PlanWrites
 from durio.ports.store import Store
+from durio.ports.worker_protocol import protocol_of_plan, require_workers
 from durio.telemetry.emit import JobEvent
 
 T = TypeVar("T")
@@ -79,6 +75,7 @@ class PlanChanges:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._layouts = Layouts()
         self._changing: set[asyncio.Task[None]] = set()
 
     def start(
@@ -125,16 +122,19 @@ class PlanChanges:
         job = ChangingJob.of(attempt.claim)
         is_over = None if in_block else (lambda: attempt.is_over)
         if change.replacement is not None and not in_block:
+            protocol = protocol_of_plan(change.replacement.jobs)
 
             async def require() -> None:
-                await require_plan_workers(self._store, job.namespace, self._clock)
+                await require_workers(self._store, job.namespace, self._clock, protocol)
 
             await self._repeated(require, is_over)
         if job.place is not None:
             plan_id = id_bytes(job.place.plan)
 
             async def read() -> StoredPlan | None:
-                return await find_plan(self._store, job.namespace, plan_id)
+                return await find_plan(
+                    self._store, job.namespace, plan_id, self._layouts
+                )
 
             job = job._replace(plan=await self._repeated(read, is_over))
         effects = added_effects(job, change.added) if change.added else Effects()

@@ -17,7 +17,7 @@ from durio.model.job import DONE, Claim
 from durio.model.outcome import Reason
 from durio.model.plan_change import load_change
 from durio.model.plan_ends import Err, Ok
-from durio.model.plan_layout import plan_of_log
+from durio.model.plan_names import plan_of_log
 from durio.model.plan_payload import plan_place_of, with_first
 from durio.model.plan_place import Input
 from durio.ports.logs import Entry

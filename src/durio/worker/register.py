@@ -31,7 +31,7 @@ from durio.model.published_tasks import (
 from durio.model.settings import DAY
 from durio.ports.clock import Clock
 from durio.ports.commit import ROWS_MAX
-from durio.ports.lease import WorkerInfo
+from durio.ports.lease import TASKS_MAX, WorkerInfo
 from durio.ports.records import RECORD_BYTES_MAX, can_name_record
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
@@ -157,6 +157,7 @@ class Registration:
             concurrency=config.settings.worker.concurrency,
             version=config.version,
             schedules=config.schedules,
+            tasks=tuple(config.tasks) if len(config.tasks) <= TASKS_MAX else None,
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds

@@ -11,16 +11,17 @@ the job is the cause and becomes dead; no other job is charged with it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from durio.model.errors import DurioError
 from durio.model.job import Claim
 from durio.model.outcome import Outcome, OutcomeKind, Reason
 from durio.model.transitions import LOST_MAX
-from durio.ports.handler import Handler
+from durio.ports.handler import TaskHandlers
 from durio.telemetry.emit import Emit, JobEvent
 from durio.telemetry.names import JOB_ABANDONED, JOB_RELEASED, JOB_STARTED
-from durio.worker.attempt import AttemptRunner
+from durio.worker.batch_runner import BatchRunner
+from durio.worker.batches import Batches
 from durio.worker.child_attempt import ChildAttempt, withdraw_waiting
 from durio.worker.deadline import Deadlines
 from durio.worker.first_steps import FirstSteps
@@ -29,7 +30,12 @@ from durio.worker.lanes import ClaimBuffer, Quotas, Sort
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
 from durio.worker.plan_changes import PlanChanges
 from durio.worker.plan_inputs import FailedInput
-from durio.worker.unrunnable import TaskVersions, dead_outcome, parked_or_dead
+from durio.worker.unrunnable import (
+    EndAttempt,
+    TaskVersions,
+    dead_outcome,
+    parked_or_dead,
+)
 
 # A job that must run alone delays the others for at most 10 s, then pauses for 60 s.
 ALONE_WAIT_SECONDS = 10.0
@@ -49,8 +55,8 @@ class Slots:
     def __init__(  # noqa: PLR0913 - the parts of a worker
         self,
         *,
-        runner: AttemptRunner,
-        handlers: Mapping[str, Handler],
+        runner: BatchRunner,
+        handlers: TaskHandlers,
         outcomes: OutcomeBuffer,
         emit: Emit,
         nudge: Callable[[], None],
@@ -77,7 +83,7 @@ class Slots:
         self._has_before = has_before
         self.reports_started = False  # whether anyone listens to starts; see `add`
         self._loop = asyncio.get_running_loop()
-        self.concurrency = settings.concurrency
+        self.concurrency = self.capacity = settings.concurrency
         self._prefetch = settings.prefetch
         self.running: dict[bytes, Attempt] = {}
         self.ended = 0  # number of ended attempts
@@ -87,7 +93,7 @@ class Slots:
         self._alone: Claim | None = None
         self._abandoned: set[asyncio.Task[None]] = set()
         self._hanging: set[asyncio.Task[None]] = set()  # abandoned more than 5 s ago
-        self._is_closed = False
+        self.is_closed = False  # starts no more jobs, and claims none
         self._rtt_seconds, self._duration_seconds = 0.002, 1.0
         self._payload_bytes = 0.0  # of recent claims, the mean; rises at once
         self._ended_at = float("-inf")  # when the last attempt ended
@@ -97,17 +103,19 @@ class Slots:
         self.deadlines = Deadlines(
             self.running, self._time_out, settings.block_seconds, is_on=has_time_limits
         )
+        # Each job that joins the call of another one adds 1 to `capacity`.
+        self.batches = Batches(self, runner, versions, quotas)
 
     # --- how many more to claim
 
     @property
     def want(self) -> int:
         """How many claims the next exchange should request."""
-        if self._is_closed or self._to_run_alone or self._alone is not None:
+        if self.is_closed or self._to_run_alone or self._alone is not None:
             return 0
         if len(self._abandoned) >= self.runner.settings.worker.abandoned_max:
             return 0
-        free = self.concurrency - len(self.running)
+        free = self.capacity - len(self.running)
         if self._quotas is not None:
             return self._quotas.want(free, self.target, len(self.buffer))
         return max(0, free + self.target - len(self.buffer))
@@ -147,20 +155,26 @@ class Slots:
         for claim in claims:
             if claim.id in self.running or claim.id in held:
                 continue
-            if self._is_closed:
+            if self.is_closed:
                 self.release(claim)
             elif claim.lost >= LOST_MAX - 1 and not self._has_own_process(claim):
                 self._to_run_alone.append((self._loop.time(), claim))
             else:
                 new.append(claim)
-        if new:
-            size = sum(len(claim.payload) for claim in new) / len(new)
-            older = PAYLOAD_WEIGHT * (size - self._payload_bytes) + self._payload_bytes
-            self._payload_bytes = max(size, older)
+        self._measure(new)
         self.buffer.add(new)
         if self._to_run_alone:
             self._isolate()
         self.fill()
+        if self.batches.open:
+            self.batches.draw()
+
+    def _measure(self, claims: list[Claim]) -> None:
+        if not claims:
+            return
+        size = sum(len(claim.payload) for claim in claims) / len(claims)
+        older = PAYLOAD_WEIGHT * (size - self._payload_bytes) + self._payload_bytes
+        self._payload_bytes = max(size, older)
 
     def fill(self) -> None:
         """Start waiting claims while there are free slots."""
@@ -168,21 +182,25 @@ class Slots:
             return
         running, buffer = self.running, self.buffer
         if self._quotas is None:
-            while buffer and len(running) < self.concurrency:
-                self._start(buffer.popleft())
+            while buffer and len(running) < self.capacity:
+                self.start(buffer.popleft())
             return
-        while len(running) < self.concurrency:
+        while len(running) < self.capacity:
             claim = self._quotas.take_next(buffer)
             if claim is None:
                 return
-            self._start(claim)
+            self.start(claim)
 
-    def _start(self, claim: Claim) -> None:
-        handler = self._handlers.get(claim.task)
+    def start(self, claim: Claim) -> None:
+        """Start a claim, or let it join a batch."""
+        handler = self._handlers.get(claim.task) or self._handlers.find(claim.task)
         if handler is None:
             self._park(claim)
             return
         try:
+            if handler.batch is not None:
+                self.batches.take(claim, handler, is_alone=claim is self._alone)
+                return
             if handler.is_process and self.runner.child_pool is not None:
                 attempt = ChildAttempt(claim, handler, self.runner, self)
             else:
@@ -198,7 +216,7 @@ class Slots:
             return
         self._first_steps.start(attempt)
         if self.reports_started:
-            self._report_started(attempt)
+            self.report_started(attempt)
 
     def _begin(self, attempt: Attempt, now: float) -> None:
         """Start the attempt's time: other attempts may have kept the loop until now."""
@@ -212,14 +230,15 @@ class Slots:
         """Start the attempt's time limits: a child process has started it."""
         self.deadlines.watch(attempt)
         if self.reports_started and is_first:
-            self._report_started(attempt)
+            self.report_started(attempt)
 
     def _has_own_process(self, claim: Claim) -> bool:
         """Whether the claim runs in a child process, where a crash harms no other job."""
-        handler = self._handlers.get(claim.task)
+        handler = self._handlers.find(claim.task)
         return handler is not None and handler.is_process
 
-    def _report_started(self, attempt: Attempt) -> None:
+    def report_started(self, attempt: Attempt) -> None:
+        """Tell hooks and listeners that the attempt begins."""
         event = event_of(attempt, JOB_STARTED)
         self._emit.jobs([event])
         self._notify_hooks([event])
@@ -229,16 +248,17 @@ class Slots:
     ) -> None:
         """Record the end; for a bad payload, first look for other versions of the task."""
         if outcome.change is not None and attempt.recorded is None:
-            ends = self.runner.refused, self._record_end
+            ends = self.runner.refused, self.record_end
             self._plan_changes.start(attempt, outcome, *ends)
             return
         judge = self._versions.defer_bad_payload
-        if event is None or not judge(attempt, outcome, event, self._record_end):
-            self._record_end(attempt, outcome, event)
+        if event is None or not judge(attempt, outcome, event, self.record_end):
+            self.record_end(attempt, outcome, event)
 
-    def _record_end(
+    def record_end(
         self, attempt: Attempt, outcome: Outcome, event: JobEvent | None
     ) -> None:
+        """Record the end, and start a waiting claim in the free slot."""
         attempt.is_over = True
         self.ended += 1
         attempt.ended = self._ended_at = now = self._loop.time()
@@ -289,6 +309,7 @@ class Slots:
     def _isolate(self) -> None:
         """Give waiting claims back; when nothing runs, send the `alone` mark."""
         self._release_buffer()
+        self.batches.begin_open()
         since, claim = self._to_run_alone[0]
         if self.running or self._alone is not None:
             if self._loop.time() - since > ALONE_WAIT_SECONDS and self._alone is None:
@@ -310,7 +331,7 @@ class Slots:
             self._alone = None
             self.fill()
         else:
-            self._start(claim)
+            self.start(claim)
             if claim.id not in self.running:
                 self._alone = None
 
@@ -334,14 +355,18 @@ class Slots:
 
     def _time_out(self, attempt: Attempt) -> None:
         """Record the outcome, cancel and abandon the attempt: its hard limit has passed."""
-        outcome, event = self.runner.timed_out(attempt)
+        ends = [(each, *self.runner.timed_out(each)) for each in attempt.together]
         self._abandon(attempt)
-        self.end_attempt(attempt, outcome, event)
+        for each, outcome, event in ends:
+            self._end_of(each)(each, outcome, event)
         task = attempt.asyncio_task
         if (
             task is not None and attempt.call is None
         ):  # a task with a thread waits for the thread
             task.cancel()
+
+    def _end_of(self, attempt: Attempt) -> EndAttempt:
+        return self.batches.end if attempt.is_in_batch else self.end_attempt
 
     def _abandon(self, attempt: Attempt) -> None:
         """Stop waiting for the attempt; it is counted until its code ends."""
@@ -391,10 +416,11 @@ class Slots:
             self._to_run_alone.remove(waiting)
             self.release(waiting[1])
         withdraw_waiting(a for a in self.running.values() if a.claim.lane in lanes)
+        self.batches.give_back(lanes)
 
     def close(self) -> None:
         """Start nothing from now on; give back claims that have not started."""
-        self._is_closed = True
+        self.is_closed = True
         self._release_buffer()
         while self._to_run_alone:
             self.release(self._to_run_alone.popleft()[1])
@@ -402,6 +428,7 @@ class Slots:
             self.release(self._alone)
             self._alone = None
         withdraw_waiting(self.running.values())
+        self.batches.give_back()
 
     def interrupt_all(self, reason: InterruptReason) -> None:
         for attempt in list(self.running.values()):
@@ -414,7 +441,7 @@ class Slots:
                 attempt.claim.id, attempt.claim.claim_no, OutcomeKind.RELEASE
             )
             self._abandon(attempt)
-            self.end_attempt(attempt, outcome, event_of(attempt, JOB_RELEASED))
+            self._end_of(attempt)(attempt, outcome, event_of(attempt, JOB_RELEASED))
 
     def drop_all(self) -> None:
         """Cancel all attempts and forget all claims without writing: the lease is lost."""
@@ -423,6 +450,8 @@ class Slots:
             attempt.is_over = True
             self._abandon(attempt)
         self.running.clear()
+        self.batches.drop_all()
+        self.capacity = self.concurrency
         self.buffer.take_all()
         self._to_run_alone.clear()
         if self._quotas is not None:

@@ -47,6 +47,11 @@ class RunningAttempt(Protocol):
     plan: AttemptPlan | None  # what it asks of its plan
 
     @property
+    def is_in_batch(self) -> bool:
+        """Whether its task has batch=."""
+        ...
+
+    @property
     def is_process(self) -> bool:
         """Whether its task has process=True."""
         ...
@@ -111,6 +116,11 @@ class TaskTransaction:
 
     def _checked_begin(self) -> Begin:
         begin = self._attempt.environment().begin
+        if self._attempt.is_in_batch:
+            raise UsageError(
+                "a batch task has no ctx.transaction(): it would end one job of many",
+                cure="Open a connection of your own, or leave batch= out.",
+            )
         if begin is None or self._attempt.is_process:
             raise UsageError(
                 "a task with process=True runs in a child process and cannot use the "

@@ -18,8 +18,10 @@ from typing import Any
 from durio.model.errors import DurioError, StoreError, UnknownTask
 from durio.model.failure import encode_failure, failure_of
 from durio.model.job import Claim, attempt_number
+from durio.model.names import known_as
 from durio.model.outcome import Outcome, OutcomeKind, Reason
 from durio.model.published_tasks import (
+    OF_MANY,
     parameters_digest,
     signature_prefix,
     signatures_kind,
@@ -142,7 +144,7 @@ class TaskVersions:
         event: JobEvent,
         end_attempt: EndAttempt,
     ) -> None:
-        if is_decodable_here(attempt) or await self._has_others(attempt.task):
+        if is_decodable_here(attempt) or await self._has_others(attempt):
             parked = parked_outcome(
                 attempt.claim, self._clock.now(), Reason.BAD_PAYLOAD
             )
@@ -153,23 +155,28 @@ class TaskVersions:
         if not attempt.is_over:
             end_attempt(attempt, outcome, event)
 
-    async def _has_others(self, task: str) -> bool:
-        ours = parameters_digest(self._tasks.get(task, {}).get("parameters"))
+    async def _has_others(self, attempt: Attempt) -> bool:
+        described = self._tasks.get(attempt.handler.task, {})
+        ours = parameters_digest(described.get("parameters"))
         try:
-            digests = await published_digests(self._store, task)
+            digests = await published_digests(self._store, attempt.task)
         except StoreError:
             return True  # unknown: parking does less harm than death
         return any(digest != ours for digest in digests)
 
 
 async def published_digests(store: Store, task: str) -> set[str]:
-    """Return digests of the parameters that workers of the last 30 days had for a task."""
-    found = await store.list_records(
-        signatures_kind(task.partition(".")[0]),
-        prefix=signature_prefix(task),
-        limit=SIGNATURES_MAX,
-    )
-    return {record.name.rpartition(" ")[2] for record in found}
+    """Return digests of the parameters that workers of the last 30 days had for a task.
+
+    Also those of handlers for many names, which may have had this one.
+    """
+    kind = signatures_kind(task.partition(".")[0])
+    found: list[str] = []
+    for prefix in (signature_prefix(task), OF_MANY):
+        records = await store.list_records(kind, prefix=prefix, limit=SIGNATURES_MAX)
+        found += [record.name.removeprefix(OF_MANY) for record in records]
+    names = [name.rpartition(" ") for name in found]
+    return {digest for name, _, digest in names if known_as(task, [name])}
 
 
 def is_decodable_here(attempt: Attempt) -> bool:

@@ -221,13 +221,13 @@ class Watchdog:
         ends: list[AttemptEnd] = []
         # An attempt that its own transaction recorded is already done.
         running = [a for a in list(self._running.values()) if a.recorded is None]
-        if blocking is not None:
-            if blocking.recorded is None:
-                ends.append(self._time_out(blocking))
-            blocking.interrupt_reason = (
-                InterruptReason.FENCED
-            )  # no later outcome of the attempt counts
-        others = [a for a in running if a is not blocking]
+        together = () if blocking is None else blocking.together
+        for each in together:
+            if each.recorded is None:
+                ends.append(self._time_out(each))
+            # No later outcome of the attempt counts.
+            each.interrupt_reason = InterruptReason.FENCED
+        others = [a for a in running if a not in together]
         for other in others:
             other.interrupt_reason = other.interrupt_reason or InterruptReason.STOP
         ends += [self._stopped(other) for other in others]

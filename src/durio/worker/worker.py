@@ -22,6 +22,7 @@ from durio.ports.clock import Clock
 from durio.ports.executor import ChildPool, Executor, SideLoop
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
+from durio.worker.breakers import Breakers
 from durio.worker.child_attempt import needs_child_pool, open_child_pool
 from durio.worker.claim import ClaimLoop
 from durio.worker.deps import Dependencies
@@ -62,6 +63,7 @@ class Worker:
     stop_control: StopControl
     registration: Registration
     hooks: HookRunner
+    breakers: Breakers | None
     outcomes: OutcomeBuffer
     slots: Slots
     claims: ClaimLoop
@@ -231,6 +233,7 @@ class Worker:
             await self.clock.sleep(DRAIN_LOOK_SECONDS)
 
     async def _leave(self) -> None:
+        self.claims.settler.stop()
         self.outcomes.report()  # after an abort the loop has had no turn to do this
         try:
             async with asyncio.timeout(DRAIN_SECONDS):

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from durio.model.breaker_rule import Breaker
 from durio.model.outcome import KeepRule
 from durio.model.queues import Serving
 from durio.model.settings import Settings
 from durio.ports.fleet import SendProcessMessage
-from durio.ports.handler import DepsFactory, Handler
+from durio.ports.handler import DepsFactory, TaskHandlers
 from durio.ports.plan_maker import PlanMaker
-from durio.worker.burst_end import HandlePlans
+from durio.worker.burst_end import BurstRules
 from durio.worker.middleware import Hooks, Middleware
 
 RESUME_RENEWALS = 1.2  # in renewal intervals: a little more than one
@@ -55,19 +56,19 @@ class WorkerConfig:
     pid: int
     version: str
     serving: Serving
-    handlers: Mapping[str, Handler]
+    handlers: TaskHandlers
     tasks: Mapping[str, Mapping[str, Any]]
     settings: Settings
     plans: PlanMaker
     keeps: Mapping[str, KeepRule] = field(
         default_factory=dict[str, KeepRule]
     )  # by lane
+    breakers: Mapping[str, Breaker] = field(default_factory=dict[str, Breaker])
     schedules: tuple[str, ...] = ()  # names of those that the code declares
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None
-    # Goes on with plans at the end of a burst; None: the worker runs until `stop`.
-    burst_plans: HandlePlans | None = None
+    burst: BurstRules | None = None  # None: the worker runs until `stop`
     has_time_limits: bool = True
     send_message: SendProcessMessage | None = (
         None  # to a supervisor or systemd, if there is one

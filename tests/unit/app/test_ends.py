@@ -273,8 +273,10 @@ async def test_a_dead_job_tells_its_whole_story(app: App):
     first, second = job_errors(row)
     assert second == caught.value.error
     assert status.last_error == LastError(
-        second.type, second.message, second.attempt, second.at
+        second.type, second.message, second.attempt, second.at, second.decision
     )
+    assert first.decision == "retry 1 of 1 in 60 s: network (ConnectionError)"
+    assert second.decision.startswith("dead after 2 attempts, the most allowed")
     assert (first.type, first.message, first.attempt) == ("ConnectionError", "try 1", 1)
     assert (second.attempt, second.worker) == (2, worker.config.name)
     assert second.at.timestamp() - first.at.timestamp() == pytest.approx(60)

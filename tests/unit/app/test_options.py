@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.app.task_decorator import TaskKeywords
+from durio.app.task_decorator import BatchKeywords, TaskKeywords
 from durio.app.tasks import TaskWithOptions
+from durio.limits import Batch
 from durio.model.options import OPTIONS, UNSET, CallOptions
 from durio.ports.handler import Handler
 
@@ -43,8 +44,11 @@ def test_the_options_of_a_call() -> None:
 
 
 def test_the_options_of_a_task() -> None:
-    assert TaskKeywords.__annotations__ == types_of("task")
+    assert BatchKeywords.__annotations__.keys() == types_of("task").keys()
+    batch = {"batch": Batch}
+    assert TaskKeywords.__annotations__ | batch == types_of("task")
     assert TaskKeywords.__required_keys__ == frozenset()
+    assert BatchKeywords.__required_keys__ == {"batch"}
 
 
 def test_the_options_of_an_app() -> None:
@@ -61,6 +65,8 @@ def test_every_option_of_a_task_reaches_its_handler() -> None:
     assert [name for name, handler in given.items() if not handler] == [
         "name",
         "aliases",
+        "limits",  # these two are the gate rule
+        "fair_by",
     ]
 
 

@@ -1,12 +1,13 @@
 """`task.s`, `si`, `map`, `starmap`, `chunks` and `app.s`: what they make."""
 
+import json
 from typing import Any
 
 import pytest
 
 from durio import App, Context
 from durio.plans import Plan, Signature, chain, group
-from tests.unit.app.app_harness import MEMORY, virtual
+from tests.unit.app.app_harness import MEMORY, records, virtual, working
 
 app = App(MEMORY, name="shop")
 
@@ -76,9 +77,51 @@ def test_plans_belong_to_their_app():
     assert source.client is app
 
 
+@pytest.mark.proves("M151")
+@virtual(name="shop")
+async def test_a_stored_plan_runs_in_the_app_that_it_is_read_with(app: App):
+    task = app.task(name="add")(add.__wrapped__)
+    plan = (task.s(2) | task.s(3)).on_error(task.si(1, 2)).options(queue="low")
+    stored = json.loads(json.dumps(plan.to_dict()))
+    again = Plan[int].from_dict(stored, app)
+    assert again == plan
+    async with working(app):
+        assert await (await again.enqueue(1)).result(timeout=60) == 6
+        job = await Signature[..., int].from_dict(task.s(1, 2).to_dict(), app).enqueue()
+        assert await job.result(timeout=60) == 3
+
+
+@pytest.mark.proves("L21")
+@virtual(name="shop")
+async def test_groups_of_no_items_give_an_empty_list(app: App):
+    task = app.task(name="add")(add.__wrapped__)
+    for plan in (task.options(queue="q").map([]), task.starmap([]), task.chunks([], 5)):
+        handle = await plan.options(meta={"a": 1}).enqueue()
+        async with working(app):
+            assert await handle.result(timeout=60) == []
+
+
 @virtual(name="shop")
 async def test_signatures_by_name_are_rows(app: App):
     task = app.task(name="add")(add.__wrapped__)
     jobs = await app.named("add").enqueue_many([app.s("add", 1, 2)])
     assert (await jobs[0].details()).kwargs == {"a": 1, "b": 2}
     assert (await task.enqueue_many([task.s(1, 2)]))[0].created
+
+
+@virtual
+async def test_each_join_runs_where_the_members_of_its_group_run(app: App) -> None:
+    """A worker that serves only the queue of the members must be able to end the group."""
+
+    @app.task(name="high", queue="high")
+    async def high() -> int:
+        return 1
+
+    @app.task(name="low", queue="low")
+    async def low() -> int:
+        return 1
+
+    highs, lows = group(high.si(), high.si()), group(low.si(), low.si())
+    await group(chain(highs, lows), chain(lows, highs)).enqueue()
+    joins = [r.lane for r in await records(app) if r.task == "app.~join"]
+    assert {*joins} == {"app:high", "app:low"}

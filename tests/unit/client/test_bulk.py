@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from durio.client.bulk import BulkStep, CountedJobs, act_in_bulk
+from durio.host.clock import HostClock
 from durio.model.job import BLOCKED, CANCELLED, DEAD, READY, RUNNING, SCHEDULED
 from durio.ports.browse import Page, Query
 from durio.ports.control import (
@@ -72,7 +73,9 @@ def run(
 ) -> list[BulkStep]:
     async def steps() -> list[BulkStep]:
         counted = CountedJobs(query, MARK, limit)
-        acting = act_in_bulk(store, action, counted, by="ann", **options)
+        acting = act_in_bulk(
+            store, action, counted, clock=HostClock(), by="ann", **options
+        )
         return [step async for step in acting]
 
     return asyncio.run(steps())

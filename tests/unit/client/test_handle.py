@@ -17,7 +17,6 @@ from durio import (
     Job,
     JobDead,
     JobDetails,
-    JobError,
     JobNotFound,
     JobStatus,
     Progress,
@@ -27,7 +26,7 @@ from durio import (
 from durio.client import handle as handle_module
 from durio.client.result_waiters import IDS_MAX
 from durio.errors import UsageError, WrongState
-from durio.model.job import LastError
+from durio.model.job import JobError, LastError
 from tests.bad_input.refusals import declined
 from tests.unit.app.app_harness import drained, finished, in_state, virtual, working
 
@@ -285,7 +284,10 @@ ADDED = "args kwargs meta key result_until worker plan options errors"
 def test_the_fields_of_status_and_details():
     assert " ".join(field.name for field in fields(JobStatus)) == STATUS
     assert " ".join(field.name for field in fields(JobDetails)) == f"{STATUS} {ADDED}"
-    assert [f.name for f in fields(LastError)] == ["type", "message", "attempt", "at"]
+    assert (
+        " ".join(f.name for f in fields(LastError))
+        == "type message attempt at decision"
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,7 +333,9 @@ async def test_status_and_details_as_plain_values(app: App):
             "message": "no order 7",
             "attempt": 1,
             "at": plain["last_error"]["at"],
+            "decision": plain["last_error"]["decision"],
         }
+        assert plain["last_error"]["decision"].startswith("retry 1 of 1 in ")
         assert plain["last_error"]["at"].endswith("Z")
         assert pickle.loads(pickle.dumps(shown)) == shown  # noqa: S301
     assert "traceback" not in json.dumps(status.to_dict())

@@ -3,6 +3,7 @@
 import asyncio
 import threading  # noqa: TID251 - the thread of a task beside virtual time
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ from durio import App, Cancel, Context, Permanent, Retry, State
 from durio.errors import JobDead, WrongState
 from durio.keys import window
 from durio.model.ids import id_bytes
-from durio.model.plan_record import plan_kind
-from durio.plans import Collected, PlanFailure, PlanState, chain, group
+from durio.model.plan_layout import PlanLayout
+from durio.model.plan_record import PlanRecord, plan_kind
+from durio.model.plan_shape import shape_of
+from durio.plans import Collected, PlanFailure, PlanState, Signature, chain, group
+from durio.ports import plan_reader
+from durio.ports.plan_reader import Layouts
 from tests.unit.app.app_harness import virtual, working
 
 QUICK = {"worker": {"poll_seconds": 1}}
@@ -114,6 +119,40 @@ async def test_a_plan_in_the_place_of_a_node(app: App) -> None:
                 found = [end.value for end in found]
             assert found == value, plan
             assert (await handle.status()).state is PlanState.DONE
+
+
+@virtual(settings=QUICK)
+async def test_a_worker_lays_a_plan_out_once_for_all_changes(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many members that change their group takes as long as one of few."""
+    tasks, made = Crawler(app), list[bytes]()
+
+    def layout(record: PlanRecord, plan: bytes, *rest: Any) -> PlanLayout:
+        made.append(plan)
+        return whole_layout(record, plan, *rest)
+
+    whole_layout = PlanRecord.layout
+    async with working(app):
+        handle = await group(tasks.split.s(1) for _ in range(30)).enqueue()
+        monkeypatch.setattr(PlanRecord, "layout", layout)
+        await handle.wait(timeout=60)
+    assert made.count(id_bytes(handle.id)) <= 5, "the handle reads it, too"
+
+
+def test_layouts_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number, and by the nodes of all of them; the last one always stays."""
+    record = PlanRecord(shape=None, nodes=6, created_at=0.0)
+    shape = shape_of(group(Signature[..., Any]("app.add", (n,), {}) for n in range(5)))
+    plans = [bytes([n]) * 16 for n in range(9)]
+    for most, kept in ((1000, 8), (12, 2), (1, 1)):
+        monkeypatch.setattr(plan_reader, "LAID_OUT_NODES_MAX", most)
+        layouts = Layouts()
+        found = [layouts.layout(plan, "app", record, shape) for plan in plans]
+        again = [layouts.layout(plan, "app", record, shape) for plan in plans[-kept:]]
+        assert all(map(is_, again, found[-kept:]))
+        first = layouts.layout(plans[-kept - 1], "app", record, shape)
+        assert first is not found[-kept - 1]
 
 
 @virtual(settings=QUICK)

@@ -103,7 +103,7 @@ async def test_a_plan_is_not_retried_while_another_has_its_key(app: App) -> None
         with pytest.raises(WrongState, match=f"plan {newer.id} has its key"):
             await failed.retry()
         dead = id_bytes((await failed.status()).failed_node or "")
-        (answer,) = (await resume_plans(store, [dead], "ann")).values()
+        (answer,) = (await resume_plans(store, [dead], app.clock, "ann")).values()
         assert answer.text == (
             f"runs alone: plan {newer.id} has the key of plan {failed.id}"
         )

@@ -168,8 +168,16 @@ async def test_previews(app: App) -> None:
     assert len(await app.schedules.preview("s")) == 10
     # Later ticks depend on the ends of runs.
     assert [run.at for run in await app.schedules.preview("d")] == [at(300)]
+    await app.schedules.create("three", work, every="5m", max_runs=3)
+    assert len(await app.schedules.preview("three", 5)) == 3
+    await app.schedules.run("three")
+    assert len(await app.schedules.preview("three", 5)) == 2
+    await app.schedules.create("once", work, at=at(300))
+    assert len(await app.schedules.preview("once", 5)) == 1
+    assert await app.schedules.preview("d", after=at(300)) == []
     await turns(await ticker_of(app), 300)
     assert await app.schedules.preview("d") == []
+    assert await app.schedules.preview("once") == [], "it is over"
 
 
 def test_the_first_task_of_a_plan() -> None:

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -90,8 +91,10 @@ def test_healthy_schedules() -> None:
     assert {name: finding.severity for name, finding in found.items()} == {
         "records": "ok",
         "missed": "ok",
+        "set_ahead": "ok",
         "unknown_tasks": "ok",
         "paused": "ok",
+        "never_due": "ok",
         "daylight_saving": "ok",
     }
     assert found["records"].evidence == "3 schedules, all readable"
@@ -118,6 +121,26 @@ def test_a_missed_schedule(*, has_worker: bool) -> None:
     assert (finding.severity, finding.evidence) == ("error", "late (due for 90 s)")
     assert ("durio worker MODULE:APP" in finding.fix) is not has_worker
     assert ("logs" in finding.fix) is has_worker
+
+
+def test_a_clock_that_was_ahead() -> None:
+    """Its ticks have moved schedules into the future, where nobody looks at them."""
+
+    async def story(app: App, store: Store) -> None:
+        await worker(store)
+        for name in ("moved", "mine", "yearly"):
+            cron = "0 0 1 1 *" if name == "yearly" else "* * * * *"
+            await app.schedules.create(name, "known", cron=cron)
+            if name != "yearly":
+                next_at = app.now() + 5 * 365 * 86400
+                await rewrite(app, name, late=-5 * 365 * 86400.0, next_at=next_at)
+        await app.schedules.pause("mine")
+
+    finding = findings(story)["set_ahead"]
+    assert finding.severity == "error"
+    assert "later than the rule says: moved (2" in finding.evidence
+    assert "mine" not in finding.evidence
+    assert "durio schedules resume moved" in finding.fix
 
 
 def test_a_task_that_no_worker_has() -> None:
@@ -187,6 +210,27 @@ def test_schedules_that_durio_has_paused() -> None:
     assert first.fix.endswith("delete it: durio schedules rm gone")
     assert second.evidence == "paused: failing (run 7 failed)"
     assert second.fix.endswith("durio schedules resume failing")
+
+
+def test_a_declared_schedule_without_a_tick() -> None:
+    """One that ran, or whose late tick was skipped, is none of them."""
+
+    async def story(app: App, store: Store) -> None:
+        await worker(store)
+        begin = datetime.fromtimestamp(app.now(), UTC)
+        app.schedules.declare("past", "known", at=begin - timedelta(hours=1))
+        await app.schedules.declare_at_start()
+        for name, counts in (("ran", {"run_count": 1}), ("late", {"skipped_count": 1})):
+            await app.schedules.create(name, "known", at=begin + timedelta(hours=1))
+            await rewrite(app, name, is_manual=False, next_at=None, **counts)
+        await app.schedules.create("mine", "known", at=begin + timedelta(hours=1))
+        await rewrite(app, "mine", next_at=None)
+
+    finding = findings(story)["never_due"]
+    assert finding.severity == "warning"
+    assert finding.evidence == (
+        "no tick, now or later: past (Once, at 2027-01-15 07:00:00+00:00)"
+    )
 
 
 def test_fixed_times_that_daylight_saving_skips() -> None:

@@ -12,6 +12,7 @@ import pytest
 from durio import App, JobStatus, SoftTimeLimit, State
 from durio.app.worker_builder import make_worker
 from durio.host.side_loop import ThreadSideLoop, WorkerMachine
+from durio.limits import Batch
 from durio.model.ids import id_text
 from durio.model.settings import merged
 from durio.worker import watchdog
@@ -371,3 +372,25 @@ async def test_a_limit_that_cannot_be_kept_costs_nobody_else_his(app: App):
         worker.stop()
     states = {(await job.status()).state for job in jobs}
     assert State.DEAD in states
+
+
+@real(settings=QUICK)
+async def test_a_call_that_blocks_the_loop_is_charged_to_its_jobs(app: App):
+    @app.task(name="blocks", batch=Batch(8, "50ms"), timeout=LIMITS, retry=0)
+    async def blocks(items: list[int]) -> list[int]:
+        await asyncio.sleep(0.01)
+        time.sleep(BLOCK_SECONDS)
+        return items
+
+    told: list[str] = []
+    worker = await make_worker(app, side_loop=ThreadSideLoop(), machine=Noting(told))
+    jobs = [await blocks.enqueue(n) for n in range(3)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        for job in jobs:
+            status = await finished(job)
+            assert (status.state, status.reason) == (State.DEAD, "exhausted")
+            assert status.last_error is not None
+            assert status.last_error.type == "HardTimeLimit"
+        worker.stop()
+    assert told[:1] == ["exit 70"]

@@ -12,6 +12,7 @@ from durio.app.worker_builder import make_worker
 from durio.app.worker_commands import read_answers, send_command
 from durio.errors import StoreFull
 from durio.ports.clock import Clock
+from durio.ports.exchange import Exchanged
 from durio.ports.lease import Renewed
 from durio.ports.store import Health
 from tests.faults.faulty_store import FaultyStore
@@ -446,3 +447,21 @@ async def test_who_slept_over_its_deadline_renews_at_once(app: App) -> None:
         worker.identity.renewed_at = app.clock.monotonic() - 27
         await worker.heartbeat.renew()
         assert worker.identity.renewed_at == app.clock.monotonic()
+
+
+@virtual(settings=BRISK)
+async def test_a_job_is_due_in_less_than_a_step_of_the_clock(app: App) -> None:
+    counted, store, times = Counted(app), await app.store(), 0
+    await counted.task.options(delay=60).enqueue(1)
+
+    async def exchange(*args: Any, **options: Any) -> Exchanged:
+        nonlocal times
+        times += 1
+        answer = await exchange_of_store(*args, **options)
+        return answer._replace(next_due_seconds=2.4e-7 if times < 1_000 else None)
+
+    exchange_of_store = store.exchange
+    store.exchange = exchange  # type: ignore[method-assign]
+    async with working(app):
+        await app.clock.sleep(0.02)
+    assert 10 < times < 40

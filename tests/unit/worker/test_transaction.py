@@ -13,6 +13,7 @@ from durio.worker.transaction import TaskTransaction
 class Attempt:
     """An attempt in a child process: no store is in reach."""
 
+    is_in_batch = False
     transaction: Any = None
     recorded: Any = None
     is_over = False

@@ -134,7 +134,7 @@ async def test_while_nobody_can_tell_nothing_is_buried(app: App):
     new, mail = await add_new_code(app)  # no worker of it was ever here
     job = await mail.enqueue("a@b.c", urgent=True)
     faulty = FaultyStore(await app.store(), app.clock)
-    faulty.fail("list_records", times=2)  # schedules are listed, too
+    faulty.fail("list_records", times=3)  # schedules and limits are listed, too
     app.state.stores[os.getpid()] = faulty
     await drained(app)
     await in_state(job, State.SCHEDULED)
