@@ -3,11 +3,13 @@
 from typing import Any, NamedTuple
 
 import click
+from msgspec.structs import astuple
 
 from durio.app.app import App
 from durio.app.configuration import (
     DEFAULT,
     ENV_FILES,
+    ROUTES,
     TOP_LEVEL_NAMES,
     SettingOrigin,
     configuration,
@@ -19,6 +21,8 @@ from durio.cli.env_file import NO_ENV_FILE, EnvFile
 from durio.cli.main import keep_lines
 from durio.cli.output import show_json, show_table
 from durio.cli.table import Column
+from durio.model.options import UNSET
+from durio.model.routes import Route
 
 COLUMNS = (Column("setting"), Column("value", least=20), Column("from", 1, least=20))
 ENV_FILE = "env file"
@@ -96,7 +100,16 @@ def effective_settings(app: App, selection: AppSelection) -> list[ShownSetting]:
         group, _, field = setting.partition(".")
         value = getattr(getattr(app.settings, group), field)
         rows.append(ShownSetting(setting, value, known.origin(setting)))
+    rows += [
+        ShownSetting(f"routes.{rule[0]}", place_text(rule[1]), known.origin(ROUTES))
+        for rule in known.routes
+    ]
     return rows
+
+
+def place_text(route: Route) -> str:
+    """Return text such as `critical 9`."""
+    return " ".join(f"{value}" for value in astuple(route) if value is not UNSET)
 
 
 def with_env_file(row: ShownSetting, env_file: EnvFile) -> ShownSetting:

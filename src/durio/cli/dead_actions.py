@@ -219,7 +219,7 @@ def retry_edited(
 
     async def ask(app: App) -> tuple[Acted, NodeRetry | None]:
         store, note = await app.store(), AuditNote(who=by)
-        nodes = await resume_plans(store, [record.id], by)
+        nodes = await resume_plans(store, [record.id], app.clock, by)
         (acted,) = await store.act([record.id], RetryJobs(payload), note=note)
         return acted, nodes.get(record.id)
 

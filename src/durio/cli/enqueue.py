@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, cast
@@ -24,24 +25,27 @@ from durio.model.errors import (
     UsageError,
 )
 from durio.model.job import JobStatus
-from durio.model.options import FLAGS, NO_OPTIONS, CallOptions
+from durio.model.options import FLAGS, NO_OPTIONS, CallOptions, Flag
 from durio.model.quantities import format_duration, seconds
 
 WAIT_SECONDS_MAX = 86400.0
 SHOWN_MAX = 60  # characters of an argument that an error repeats
 
 
-option_flags = with_options(
-    *(
+def flag_options(flags: Mapping[str, Flag]) -> list[Callable[[Any], Any]]:
+    """Return options of jobs as options of a command."""
+    return [
         click.option(
             f"--{name.replace('_', '-')}",
             type=int if flag.kind == "number" else str,
             metavar=flag.metavar,
             help=flag.help,
         )
-        for name, flag in FLAGS.items()
-    )
-)
+        for name, flag in flags.items()
+    ]
+
+
+option_flags = with_options(*flag_options(FLAGS))
 
 
 @click.command(

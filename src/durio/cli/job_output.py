@@ -16,12 +16,10 @@ from durio.client.job_view import (
     retries_of_tasks,
     status_of,
 )
-from durio.client.task_by_name import published_tasks
 from durio.model.ids import id_text
 from durio.model.job import (
     DEAD,
-    READY,
-    SCHEDULED,
+    RUNNING,
     JobError,
     Progress,
     State,
@@ -37,7 +35,9 @@ HEAD = (
     "plan",
 )
 TIMES = ("created_at", "run_at", "started_at", "finished_at")
-ATTEMPT = ("attempt", "at", "worker", "type", "message", "traceback", "logs")
+ATTEMPT = (
+    *("attempt", "at", "worker", "type", "message", "decision", "traceback", "logs"),
+)
 REST = ("args", "kwargs", "meta", "options", "progress", "result")
 WIDTH = 12
 
@@ -78,7 +78,7 @@ def show_job(
     async def ask(app: App) -> tuple[dict[str, Any], str]:
         job = await find_job(app)
         (row,) = await rows_of(app, [job])
-        return job_fields(job, row), await why_it_waits(app, job)
+        return job_fields(job, row), why_hint(app, job)
 
     fields, note = selection.run_unscoped(ask)
     if selection.is_json:
@@ -87,17 +87,11 @@ def show_job(
         show_text(job_text(fields) + note)
 
 
-async def why_it_waits(app: App, job: StoredJob) -> str:
-    """Return a line about a job that waits for a task which no worker has; or nothing."""
-    if job.state not in (SCHEDULED, READY):
+def why_hint(app: App, job: StoredJob) -> str:
+    """Return the command that says why a job waits; nothing for one that does not."""
+    if job.state >= RUNNING:
         return ""
-    known = await published_tasks(await app.store(), namespace_of(job.lane))
-    if known is None or job.task in known or job.task in app.registry.by_name:
-        return ""
-    return (
-        f"\n\nno worker has the task {job.task}: see `durio doctor`\n"
-        f"If the task was renamed: durio jobs rename {job.task} NEW"
-    )
+    return app.pasteable(f"\n\nwhy it waits: durio why {id_text(job.id)}")
 
 
 def attempt_text(row: dict[str, Any]) -> str:
@@ -214,6 +208,7 @@ def attempt_lines(attempt: dict[str, Any]) -> list[str]:
     by = f" by {attempt['worker']}" if attempt["worker"] else ""
     head = f"attempt {attempt['attempt']} failed {cell(attempt['at'])}{by}"
     lines = [head, f"  {attempt['type']}: {attempt['message']}"]
+    lines += [f"  {attempt['decision']}"] if attempt["decision"] else []
     lines += [f"  {line}" for line in attempt["traceback"].splitlines()]
     if attempt["logs"]:
         lines += ["  log:", *(f"    {line}" for line in attempt["logs"])]

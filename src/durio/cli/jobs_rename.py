@@ -17,7 +17,7 @@ from durio.cli.prompts import (
 from durio.client.bulk import CountedJobs
 from durio.client.task_by_name import published_tasks
 from durio.model.errors import UnknownTask, UsageError
-from durio.model.names import check_name, did_you_mean, task_name
+from durio.model.names import check_name, did_you_mean, known_as, task_name
 from durio.ports.browse import Query
 from durio.ports.control import RenameJobs
 
@@ -92,19 +92,20 @@ def count_jobs(
 
 async def known_task(app: App, task: str) -> str:
     """Return the task's own name, also for an alias; raise UnknownTask."""
-    handler = app.registry.by_name.get(task)
+    handler = app.registry.by_name.find_target(task)
     if handler is not None:
         return handler.task
     namespace = task.partition(".")[0]
     published = await published_tasks(await app.store(), namespace) or {}
-    if task not in published:
+    name = known_as(task, published)
+    if name is None:
         raise UnknownTask(
             f"no worker knows a task {task!r}",
             cure="Start a worker that has it, or name its code with --app."
             f"{did_you_mean(task, published)}",
             task=task,
         )
-    return published[task].get("task", task)
+    return published[name].get("task", task)
 
 
 def check_pair(source: str, target: str) -> None:

@@ -10,7 +10,14 @@ from durio.cli.queue_rows import check_known, known_queues
 from durio.client.namespaces import apps_in, has_jobs
 from durio.client.task_by_name import published_tasks
 from durio.model.errors import UnknownTask, UsageError
-from durio.model.names import check_name, did_you_mean, lane, namespace_of, task_name
+from durio.model.names import (
+    check_name,
+    did_you_mean,
+    known_as,
+    lane,
+    namespace_of,
+    task_name,
+)
 from durio.ports.browse import Query
 
 NEWEST_JOBS = 200
@@ -25,7 +32,7 @@ async def stored_task(app: App, task: str, scope: str | None) -> str:
     found = [
         stored
         for name in scopes
-        if (stored := task_name(name, task)) in known[name]
+        if known_as(stored := task_name(name, task), known[name])
         or await has_jobs(await app.store(), name, stored)
     ]
     if found:
@@ -50,7 +57,7 @@ async def check_namespace(app: App, task: str) -> None:
     if namespace in (known := await apps_in(await app.store())):
         return
     own = task_name(app.name, task.rpartition(".")[2])
-    meant = f" Did you mean {own!r}?" if own in app.registry.by_name else ""
+    meant = f" Did you mean {own!r}?" if app.registry.by_name.find(own) else ""
     raise UnknownTask(
         f"task {task!r} is of an App {namespace!r}, which has never used this store",
         cure=f"Apps: {', '.join(sorted({app.name, *known}))}.{meant}\n"

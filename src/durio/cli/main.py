@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "durio.cli.jobs",
         "List, show, retry, cancel, run, discard, rename jobs.",
     ),
+    "why": ("durio.cli.why", "Say why a job does not run, or how it ended."),
     "plans": ("durio.cli.plans", "List, show, cancel and retry plans."),
     "schedules": (
         "durio.cli.schedules",
@@ -53,7 +54,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "durio.cli.queues",
         "List, pause, resume, limit, drain, move, purge queues.",
     ),
+    "limits": ("durio.cli.limits", "List, show, set and reset limits."),
     "dead": ("durio.cli.dead", "Review dead letters: retry, discard, export, import."),
+    "errors": ("durio.cli.errors", "Group errors by cause; retry or mute a group."),
+    "breakers": (
+        "durio.cli.breakers",
+        "List circuit breakers; open, close, reset them by hand.",
+    ),
     "workers": ("durio.cli.workers", "List, inspect and drain workers."),
     "audit": ("durio.cli.audit", "Show what operators changed, and when."),
     "migrate": ("durio.cli.schema", "Create, upgrade or check the schema of a store."),
@@ -312,8 +319,8 @@ def error_fields(error: BaseException) -> dict[str, str]:
         fields = {
             "code": "timeout",
             "what": str(error) or "timeout",
-            "cure": "Start a worker if none serves the queue. Else give a longer "
-            "--timeout, or check again later.",
+            "cure": "Start a worker if none serves the queue. Else ask why: durio why "
+            "ID; give a longer --timeout, or check again later.",
         }
     elif isinstance(error, click.ClickException):
         fields = {

@@ -10,13 +10,13 @@ from durio.cli.output import STATE_COLOURS, has_colour, safe, show_text
 from durio.client.plan_list import ListedPlan
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import State, utc_datetime
-from durio.model.plan_layout import node_id
+from durio.model.plan_names import node_id
 from durio.model.plan_record import PlanRecord, PlanState
 from durio.model.plan_tree import PlanTree
 from durio.model.quantities import counted
 from durio.plans import PlanStatus
 
-MEMBERS_NAMED_MAX = 5
+MEMBERS_NAMED_MAX, DEPTH_NAMED_MAX = 5, 4
 STATE_WIDTH = max(len(state.value) for state in State)
 PLAN_COLOURS = {
     PlanState.RUNNING: "yellow",
@@ -68,7 +68,7 @@ def failed_job(plan: ListedPlan) -> str | None:
     return id_text(node_id(id_bytes(plan.id), failure.node))
 
 
-def shape_text(shape: Any) -> str | None:
+def shape_text(shape: Any, depth: int = 0) -> str | None:
     """Return a plan as short text: `download | 500 x resize | total`."""
     if isinstance(shape, str):
         return shape.partition(".")[2] or shape
@@ -77,18 +77,20 @@ def shape_text(shape: Any) -> str | None:
     given = cast("dict[str, Any]", shape)
     if "task" in given:
         return shape_text(given["task"])
+    if depth == DEPTH_NAMED_MAX:
+        return "..."
     if "chain" in given:
-        return " | ".join(member_texts(given["chain"]))
-    return f"group({', '.join(member_texts(given['group']))})"
+        return " | ".join(member_texts(given["chain"], depth + 1))
+    return f"group({', '.join(member_texts(given['group'], depth + 1))})"
 
 
-def member_texts(members: list[Any]) -> Iterator[str]:
+def member_texts(members: list[Any], depth: int) -> Iterator[str]:
     for member in members[:MEMBERS_NAMED_MAX]:
         match member:
             case [int(count), shape]:
-                yield f"{count} x {shape_text(shape)}"
+                yield f"{count} x {shape_text(shape, depth)}"
             case _:
-                yield shape_text(member) or "..."
+                yield shape_text(member, depth) or "..."
     if len(members) > MEMBERS_NAMED_MAX:
         yield "..."
 

@@ -121,7 +121,8 @@ def act_on_counted(
     who = operator(by)
 
     async def act(app: App) -> BulkSummary:
-        steps = act_in_bulk(await app.store(), action, counted, by=who)
+        store = await app.store()
+        steps = act_in_bulk(store, action, counted, clock=app.clock, by=who)
         return await run_steps(steps, counted.limit, label)
 
     return selection.run_unscoped(act)

@@ -36,7 +36,9 @@ def act_on_jobs(
         others = await wrong_app_errors(app, list(found), selection)
         ours = [job_id for job_id in found if job_id not in others]
         store = await app.store()
-        nodes = await resume_plans(store, ours, by) if verb == "retry" else {}
+        nodes = (
+            await resume_plans(store, ours, app.clock, by) if verb == "retry" else {}
+        )
         done = await store.act(ours, ACTION_OF_VERB[verb], note=AuditNote(who=by))
         answers = {
             text: response_fields(text, None, error) for text, error in missing.items()

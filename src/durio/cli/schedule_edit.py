@@ -1,22 +1,36 @@
-"""`durio schedules add`, `edit` and `reset`: the options of a schedule, and their checks."""
+"""`durio schedules add`, `edit` and `reset`: commands that change what a schedule is."""
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
 from durio.app.app import App
-from durio.cli.apps import AppSelection, selection_options, with_options
-from durio.cli.enqueue import parse_arguments, parse_moment
+from durio.cli.apps import AppSelection, selection_options
+from durio.cli.enqueue import parse_arguments
 from durio.cli.known_names import check_namespace
 from durio.cli.main import keep_lines
 from durio.cli.output import cell, show_json, show_text
 from durio.cli.prompts import BY_OPTION, operator
+from durio.cli.schedule_choices import (
+    RULES,
+    RULES_CURE,
+    as_flags,
+    choice_options,
+    parse_choices,
+)
+from durio.cli.schedule_link import (
+    edited_link,
+    job_options,
+    plan_option,
+    read_plan,
+    take_options,
+    task_link,
+)
 from durio.cli.schedule_output import differences, next_text
-from durio.client.schedule_store import StoredSchedule, read_schedule
-from durio.client.schedule_view import Schedule, schedule_view
+from durio.client.schedule_store import StoredSchedule, read_schedule, store_now
+from durio.client.schedule_view import Schedule, first_task, schedule_view
 from durio.model.errors import (
     InvalidSchedule,
     ScheduleConflict,
@@ -24,139 +38,13 @@ from durio.model.errors import (
     UsageError,
 )
 from durio.model.names import did_you_mean
-from durio.model.quantities import seconds
-from durio.model.schedule import Catchup, Overlap, schedules_kind
-from durio.model.schedule_checks import CATCHUP_COUNT_MAX, RUNS_MAX
+from durio.model.options import NO_OPTIONS
+from durio.model.schedule import schedules_kind
 
 T = TypeVar("T")
-RULES = ("cron", "every", "at")
-RULES_CURE = "Give one: --cron '0 2 * * *', --every 5m or --at 2030-01-31T09:00:00Z."
 NAMES_MAX = 1000  # names that are compared with a misspelt one
 SHOWN_MAX = 8
-NOTHING = "none"  # as a value it takes a bound away
-# How Python code writes an option: `tz='UTC'`, `every=`, `fixed_delay`.
-IN_CODE = re.compile(
-    r"\b(cron|every|at|tz)=(?:(['\"])(.*?)\2|(?=[ ,]))|\bfixed_delay\b"
-)
-
 NAME_ARGUMENT = click.argument("schedule", metavar="NAME")
-choice_options = with_options(
-    click.option(
-        "--cron",
-        metavar="TEXT",
-        help="Due by cron: minute, hour, day of month, month, day of week.",
-    ),
-    click.option("--every", metavar="DURATION", help="Due at an interval, such as 5m."),
-    click.option("--at", metavar="TIME", help="Due once, such as 2030-01-31T09:00Z."),
-    click.option(
-        "--tz",
-        metavar="ZONE",
-        help="Time zone of --cron and --exclude, such as Europe/Paris (default UTC).",
-    ),
-    click.option(
-        "--overlap",
-        type=click.Choice(get_args(Overlap)),
-        help="What a tick does while the run before it goes on (default skip).",
-    ),
-    click.option(
-        "--catchup",
-        type=click.Choice(get_args(Catchup)),
-        help="Which late ticks run after downtime (default latest).",
-    ),
-    click.option(
-        "--catchup-window",
-        metavar="DURATION",
-        help="Late ticks that are older do not run (default 24h).",
-    ),
-    click.option(
-        "--catchup-max",
-        type=click.IntRange(1, CATCHUP_COUNT_MAX),
-        metavar="N",
-        help="Most late ticks that run with --catchup all (default 100).",
-    ),
-    click.option(
-        "--jitter", metavar="DURATION", help="Longest random delay of each job."
-    ),
-    click.option("--start", metavar="TIME", help="No tick before; none: no bound."),
-    click.option("--end", metavar="TIME", help="No tick after; none: no bound."),
-    click.option(
-        "--exclude",
-        multiple=True,
-        metavar="DATE",
-        help="No tick on this date, such as 2030-12-25; may be repeated; none: no date.",
-    ),
-    click.option(
-        "--max-runs", metavar="N", help="End after N runs; none: without a limit."
-    ),
-    click.option(
-        "--pause-on-failure/--no-pause-on-failure",
-        default=None,
-        help="Pause the schedule when a run fails.",
-    ),
-    click.option(
-        "--fixed-delay/--no-fixed-delay",
-        default=None,
-        help="Count --every from the end of the run before.",
-    ),
-)
-
-
-# --- choices
-
-
-def parse_choices(given: dict[str, Any]) -> Any:
-    """Return the choices that were given, as `app.schedules.create` takes them."""
-    chosen = {name: value for name, value in given.items() if value not in (None, ())}
-    named = [f"--{name}" for name in RULES if name in chosen]
-    if len(named) > 1:
-        raise InvalidSchedule(
-            f"{' and '.join(named)} are given, and a schedule has one of them",
-            cure=RULES_CURE,
-        )
-    return {name: parse_choice(name, value) for name, value in chosen.items()}
-
-
-def parse_choice(name: str, value: Any) -> Any:
-    flag = f"--{name.replace('_', '-')}"
-    match name:
-        case "every" | "jitter" | "catchup_window":
-            return seconds(value, flag)
-        case "at":
-            return parse_moment(name, value)
-        case "start" | "end":
-            return None if value == NOTHING else parse_moment(name, value)
-        case "exclude":
-            return () if value == (NOTHING,) else value
-        case "max_runs":
-            return None if value == NOTHING else parse_runs(value)
-        case _:
-            return value
-
-
-def parse_runs(text: str) -> int:
-    if text.isascii() and text.isdigit() and 0 < int(text[:20]) <= RUNS_MAX:
-        return int(text)
-    raise UsageError(
-        f"--max-runs cannot be {text[:40]!r}",
-        cure=f"Give a number from 1 to {RUNS_MAX:,}, or none.",
-    )
-
-
-def as_flags(error: InvalidSchedule) -> InvalidSchedule:
-    """Return the error with options as the command line writes them: `--tz UTC`."""
-    error.what, error.cure = in_flags(error.what), in_flags(error.cure)
-    return error
-
-
-def in_flags(text: str) -> str:
-    def flag(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return "--fixed-delay"
-        return f"--{found[1]} {found[3]}" if found[3] else f"--{found[1]}"
-
-    return IN_CODE.sub(flag, text).replace("task.enqueue(...)", "durio enqueue")
-
-
 # --- running
 
 
@@ -217,7 +105,8 @@ async def show_new_definition(
     selection: AppSelection, old: StoredSchedule, after: Schedule, app: App
 ) -> None:
     """Print a schedule after a change, with what differs."""
-    show_change(selection, schedule_view(old.record, app.now()), after, app)
+    before = schedule_view(old.record, await store_now(app))
+    show_change(selection, before, after, app)
     if not selection.is_json:
         new = await read_schedule(app, after.name)
         for each in differences(old.schedule.definition, new.schedule.definition):
@@ -229,9 +118,11 @@ async def show_new_definition(
 
 @click.command("add", short_help="Store a new schedule.")
 @NAME_ARGUMENT
-@click.argument("task", metavar="TASK")
+@click.argument("task", metavar="[TASK]", required=False)
 @click.argument("arguments", metavar="[JSON]", default="", required=False)
+@plan_option
 @choice_options
+@job_options
 @BY_OPTION
 @selection_options
 @keep_lines
@@ -239,8 +130,9 @@ def add_schedule(
     *,
     selection: AppSelection,
     schedule: str,
-    task: str,
+    task: str | None,
     arguments: str,
+    plan: str | None,
     by: str | None,
     **given: Any,
 ) -> None:
@@ -248,11 +140,14 @@ def add_schedule(
 
     JSON is an object of keyword arguments or an array of positional ones, as in `durio
     enqueue`. Task and arguments are checked against the App of --app, or else against
-    what workers have published. Running workers see the schedule within a second.
+    what workers have published. Running workers see the schedule within a second. With
+    --plan FILE it runs a plan instead of a task; write its file with Python:
+    json.dumps(plan.to_dict()).
 
     \b
     Examples:
       durio schedules add nightly clean_up --cron '0 2 * * *' --tz Europe/Paris
+      durio schedules add import --plan import.json --every 1h
       durio schedules add poll check_mail '{"box": "in"}' --every 30s --overlap skip
       durio schedules add once send_report '[42]' --at 2030-01-31T09:00:00Z
 
@@ -262,18 +157,26 @@ def add_schedule(
     \b
     Exit codes: 1 there is a schedule of this name; 2 wrong task, arguments or options
     """
-    args, kwargs = parse_arguments(arguments, f"durio schedules add {schedule} {task}")
+    if (task is None) == (plan is None):
+        raise UsageError(
+            "TASK and --plan are both given" if task else "no TASK is given",
+            cure=f"Give one: durio schedules add {schedule} TASK, or --plan FILE.",
+        )
+    typed = f"durio schedules add {schedule} {task}"
+    options, (args, kwargs) = take_options(given), parse_arguments(arguments, typed)
+    what = read_plan(plan, options) if plan is not None else None
+    first = task or first_task(what.to_dict() if what is not None else {})
     choices, who = parse_choices(given), operator(by)
     if not any(rule in choices for rule in RULES):
         raise InvalidSchedule("nothing says when the schedule is due", cure=RULES_CURE)
 
     async def ask(app: App) -> None:
-        await check_namespace(app, task)
+        await check_namespace(app, first)
         app.schedules.by = who
         try:
-            made = await app.schedules.create(
-                schedule, task, args=args, kwargs=kwargs, **choices
-            )
+            chosen = NO_OPTIONS.with_changes(options)
+            link = what or task_link(app, first, args, kwargs, chosen)
+            made = await app.schedules.create(schedule, link, **choices)
         except ScheduleConflict as error:
             change = f"durio schedules edit {schedule}{selection.flags()}"
             error.cure = f"Use another name, or change it: {change}"
@@ -282,7 +185,7 @@ def add_schedule(
             raise as_flags(error) from None
         show_change(selection, None, made, app)
 
-    of_task(selection, task).run_enqueue(task, ask)
+    of_task(selection, first).run_enqueue(first, ask)
 
 
 def of_task(selection: AppSelection, task: str) -> AppSelection:
@@ -299,7 +202,9 @@ def of_task(selection: AppSelection, task: str) -> AppSelection:
 @click.option(
     "--args", "arguments", metavar="JSON", help="Run it with these arguments instead."
 )
+@plan_option
 @choice_options
+@job_options
 @click.option(
     "--version",
     type=int,
@@ -315,6 +220,7 @@ def edit_schedule(
     schedule: str,
     task: str | None,
     arguments: str | None,
+    plan: str | None,
     version: int | None,
     by: str | None,
     **given: Any,
@@ -322,6 +228,7 @@ def edit_schedule(
     r"""Change a schedule; what is not given stays as it is.
 
     A new --cron, --every or --at replaces the rule, and --exclude all excluded dates.
+    Another task has only the arguments and options that are given with it.
     Jobs that the schedule has made stay as they are. A schedule of the code becomes
     `manual`: deploys no longer change it, until `durio schedules reset`.
 
@@ -330,6 +237,7 @@ def edit_schedule(
       durio schedules edit nightly --cron '0 3 * * *'
       durio schedules edit nightly --end none --exclude 2030-12-25 --exclude 2030-12-26
       durio schedules edit digest --args '{"user": 43}' --version 17
+      durio schedules edit digest --queue night --priority 2
 
     With --json: the fields of the schedule (see `durio schedules show --help`),
     "namespace" and "changed".
@@ -337,18 +245,24 @@ def edit_schedule(
     \b
     Exit codes: 1 no such schedule, or it has another version; 2 wrong options
     """
-    choices, known = parse_choices(given), dict[str, Any]()
-    if arguments is not None:
-        typed = f"durio schedules edit {schedule} --args"
-        known["args"], known["kwargs"] = parse_arguments(arguments, typed)
-    if not choices and not known and task is None:
+    options, typed = take_options(given), f"durio schedules edit {schedule} --args"
+    choices = parse_choices(given)
+    known = None if arguments is None else parse_arguments(arguments, typed)
+    others = {"task": task, "args": arguments, **options}
+    what = None if plan is None else read_plan(plan, others)
+    is_linked = what is None and any(each is not None for each in others.values())
+    if not choices and not is_linked and what is None:
         raise UsageError("nothing to change is given", cure="See the options: --help")
 
     async def ask(app: App) -> None:
-        old = await read_schedule(app, schedule)
+        old, link, expected = await read_schedule(app, schedule), what, version
+        if is_linked:
+            link = edited_link(app, old.schedule, task, known, options)
+            # What is not given was read now: a change meanwhile must not be lost.
+            expected = old.schedule.version if version is None else version
         try:
             after = await app.schedules.change(
-                schedule, task, **known, version=version, **choices
+                schedule, link, version=expected, **choices
             )
         except ScheduleConflict as error:
             see = f"durio schedules show {schedule}{selection.flags()}"

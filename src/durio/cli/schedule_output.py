@@ -19,7 +19,7 @@ from durio.cli.output import (
 )
 from durio.cli.table import Column
 from durio.client.backfills import Backfill
-from durio.client.schedule_store import StoredSchedule
+from durio.client.schedule_store import StoredSchedule, store_now
 from durio.client.schedule_view import HandledTick, Schedule, schedule_view
 from durio.model.cron import CronRun
 from durio.model.errors import InvalidPlan
@@ -29,7 +29,7 @@ from durio.model.plan_record import load_record, plan_kind
 from durio.model.quantities import counted, format_duration
 from durio.model.schedule import Definition
 from durio.model.schedule_checks import choices_of
-from durio.model.schedule_rule import local
+from durio.model.schedule_tick import coming_runs
 from durio.ports.store import Store
 
 READ_MAX = 500  # jobs or plans in one read
@@ -46,9 +46,10 @@ WHY_SKIPPED = {
     "overlap": "the run before it had not ended",
     "queue_closed": "the queue is closed",
     "max_runs": "all runs were made",
-    "too_old": "it was too old",
     "key": "another job has the key",
     "invalid": "its job could not be made: see the log of the workers",
+    "changed": "it was late or waited, and the rule was changed",
+    "paused": "it was late, and the schedule was paused",
 }
 TICK_COLUMNS = (Column("due"), Column("state"), Column("run", 1), Column("note", 2))
 BACKFILL_COLUMNS = (
@@ -108,13 +109,13 @@ async def run_states(
 
 
 def tick_fields(tick: HandledTick, states: dict[str, str]) -> dict[str, Any]:
-    """Return a tick with the state of its job; None: it made none, or it is deleted."""
+    """Return a tick with the state of its job, or the outcome that was noted for it."""
     return {
         "due_at": tick.due_at,
         "run": tick.run,
         "is_plan": tick.is_plan,
         "skipped": tick.skipped,
-        "state": None if tick.run is None else states.get(tick.run),
+        "state": states.get(tick.run or "", tick.outcome),
     }
 
 
@@ -263,23 +264,6 @@ def advice(schedule: Schedule, flags: str) -> str:
 # --- coming runs
 
 
-def coming_runs(
-    stored: StoredSchedule, schedule: Schedule, after: float, count: int
-) -> list[CronRun]:
-    """Return the next runs; of a fixed delay only the next one is known."""
-    if schedule.state == "ended":
-        return []
-    definition = stored.schedule.definition
-    if definition.max_runs is not None:
-        count = min(count, definition.max_runs - schedule.run_count)
-    if definition.rule.fixed_delay:
-        next_at = schedule.next_at
-        if next_at is None or next_at.timestamp() <= after or count < 1:
-            return []
-        return [CronRun(local(next_at.timestamp(), schedule.tz), None)]
-    return definition.rule.preview(after, count)
-
-
 def why_no_run(schedule: Schedule) -> str:
     return (
         "known when the run before has ended"
@@ -327,7 +311,7 @@ def run_fields(run: CronRun, other: str) -> dict[str, Any]:
 
 async def read_details(app: App, stored: StoredSchedule, runs: int) -> ScheduleDetails:
     """Read what belongs to a schedule: the states of its runs, and its backfills."""
-    now, store = app.now(), await app.store()
+    now, store = await store_now(app), await app.store()
     schedule = schedule_view(stored.record, now)
     states = await run_states(store, app.name, schedule.ticks)
     return ScheduleDetails(
@@ -336,7 +320,7 @@ async def read_details(app: App, stored: StoredSchedule, runs: int) -> ScheduleD
         definition=stored.schedule.definition,
         code=stored.schedule.code,
         ticks=[tick_fields(tick, states) for tick in schedule.ticks],
-        runs=coming_runs(stored, schedule, now, runs),
+        runs=coming_runs(stored.schedule, now, runs),
         backfills=[
             backfill
             for backfill in await app.schedules.backfills()

@@ -13,11 +13,12 @@ from durio.cli.enqueue import parse_moment
 from durio.cli.main import keep_lines
 from durio.cli.output import cell, show_json, show_text
 from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm
-from durio.cli.schedule_edit import NAME_ARGUMENT, as_flags, run_on
-from durio.cli.schedule_output import coming_runs, run_fields, show_runs, why_no_run
+from durio.cli.schedule_choices import as_flags
+from durio.cli.schedule_edit import NAME_ARGUMENT, run_on
+from durio.cli.schedule_output import run_fields, show_runs, why_no_run
 from durio.client.backfills import Backfill
 from durio.client.handle import Job
-from durio.client.schedule_store import read_schedule
+from durio.client.schedule_store import read_schedule, store_now
 from durio.client.schedule_view import schedule_view
 from durio.host.clock import HostClock
 from durio.model.backfill import AT_A_TIME_MAX
@@ -27,6 +28,7 @@ from durio.model.errors import InvalidSchedule, OperatingError, UsageError
 from durio.model.job import utc_datetime
 from durio.model.quantities import counted
 from durio.model.schedule_checks import rule_of
+from durio.model.schedule_tick import coming_runs
 
 UTC_NAME = "UTC"
 
@@ -168,10 +170,10 @@ def preview_of_schedule(
     selection: AppSelection, name: str, count: int, after: datetime | None
 ) -> RunPreview:
     async def ask(app: App) -> RunPreview:
-        stored, now = await read_schedule(app, name), app.now()
+        stored, now = await read_schedule(app, name), await store_now(app)
         schedule = schedule_view(stored.record, now)
         moment = now if after is None else after.timestamp()
-        runs = coming_runs(stored, schedule, moment, count)
+        runs = coming_runs(stored.schedule, moment, count)
         is_paused = schedule.state == "paused"
         note = (
             f"It is {schedule.note}: no run until it is resumed." if is_paused else None

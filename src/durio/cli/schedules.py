@@ -43,7 +43,7 @@ from durio.cli.schedule_runs import (
 )
 from durio.cli.table import Column, table_lines
 from durio.client.namespaces import apps_in
-from durio.client.schedule_store import read_schedule
+from durio.client.schedule_store import read_schedule, store_now
 from durio.client.schedule_view import Schedule, schedule_view
 from durio.model.errors import InvalidSchedule, ScheduleNotFound
 from durio.model.schedule import schedules_kind
@@ -120,14 +120,15 @@ def list_schedules(*, selection: ListSelection, prefix: str) -> None:
     names schedules of the code that no worker has stored yet.
     """
 
-    async def ask(app: App, scope: str | None) -> tuple[list[dict[str, Any]], App]:
+    async def ask(app: App, scope: str | None) -> Any:
         store, rows = await app.store(), list[dict[str, Any]]()
+        now = await store_now(app)
         for namespace in await apps_in(store) if scope is None else [scope]:
             records = await read_records(store, namespace, prefix)
-            rows += await schedule_rows(store, namespace, records, app.now())
-        return rows, app
+            rows += await schedule_rows(store, namespace, records, now)
+        return rows, now, app
 
-    rows, app = selection.run_list(ask)
+    rows, now, app = selection.run_list(ask)
     stored = {row["name"] for row in rows if row["namespace"] == app.name}
     declared = [name for name in app.schedules.declared if name.startswith(prefix)]
     absent = [name for name in declared if name not in stored]
@@ -137,7 +138,7 @@ def list_schedules(*, selection: ListSelection, prefix: str) -> None:
     whose = "" if selection.all_apps else f" of App {app.name}"
     begins = f" that begin with {prefix}" if prefix else ""
     none = f"no schedules{whose}{begins}"
-    show_rows(rows, app.now(), none, with_app=selection.all_apps)
+    show_rows(rows, now, none, with_app=selection.all_apps)
     missed = sum(row["state"] == "missed" for row in rows)
     if missed:
         show_text(

@@ -156,7 +156,8 @@ DURATIONS = {
 @click.option(
     "--burst",
     is_flag=True,
-    help="Exit when no job is ready or running, and plans have nothing left to do.",
+    help="Exit when no job is ready, running or before a gate, and plans have nothing "
+    "left to do. A gate that stays closed keeps it waiting.",
 )
 @APP_OPTION
 @STORE_OPTION

@@ -455,7 +455,7 @@ def worker_fields(row: WorkerRow, now: float) -> dict[str, Any]:
     info, vitals = dict(row.info), row.vitals
     return {
         "id": row.id,
-        **info,
+        **{name: value for name, value in info.items() if name != "tasks"},
         "started_at": utc_datetime(info["started_at"]),
         "running": row.running,
         "lease_seconds_left": round(max(0.0, row.lease_seconds_left), 3),

@@ -285,3 +285,10 @@ def test_people_see_the_origin_on_demand(terminal: Terminal) -> None:
     line = next(line for line in told.splitlines() if line.startswith(SETTING))
     assert line.split() == [SETTING, "2", str(terminal.folder / "durio.toml")]
     assert "default" in told
+
+
+def test_routes_of_the_file_are_shown(terminal: Terminal) -> None:
+    route = '[[routes]]\ntasks = "pay*"\nqueue = "high"\npriority = 9\n'
+    terminal.write("durio.toml", route)
+    file = str(terminal.folder / "durio.toml")
+    assert row(terminal, "routes.pay*") == ("high 9", "file", file)

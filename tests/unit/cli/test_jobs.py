@@ -133,13 +133,19 @@ def test_progress_and_an_empty_result_are_shown(terminal: Terminal) -> None:
 def test_job_of_a_task_that_no_worker_has(shop: Terminal, ended: Ended) -> None:
     store = ("--store", "sqlite:///jobs.db")
     job = shop.json("enqueue", "later", *store, "--name", "shop")["id"]
-    assert "no worker has" not in shop.ok("jobs", "show", job, *store)  # none yet
+    assert "task_unknown" not in codes(shop, job)  # no worker was there yet
     ended("resize", '["a"]')
-    shown = shop.ok("jobs", "show", job, *store)
-    assert shown.endswith(
-        "\n\nno worker has the task shop.later: see `durio doctor`\n"
-        "If the task was renamed: durio jobs rename shop.later NEW\n"
-    )
+    command = shop.ok("jobs", "show", job, *store).splitlines()[-1]
+    assert command.startswith(f"why it waits: durio why {job} --store sqlite:///")
+    assert codes(shop, job)[0] == "task_unknown"
+    shown = shop.ok(*command.partition("durio ")[2].split())
+    assert "no worker has ever had the task shop.later\n" in shown
+    assert "If it was renamed: durio jobs rename." in shown
+
+
+def codes(shop: Terminal, job: str) -> list[str]:
+    found = shop.json("why", job, "--store", "sqlite:///jobs.db")
+    return [reason["code"] for reason in found["reasons"]]
 
 
 def test_lists_show_the_first_line_of_an_error(shop: Terminal) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from durio import App
+from durio.cli.plan_output import shape_text
 from durio.client.plan_list import list_plans, newest_first
 from durio.model.effects import Effects, Put
 from durio.model.ids import id_bytes, id_text, uuid7
-from durio.model.plan_layout import node_id
+from durio.model.plan_names import node_id
 from durio.model.plan_record import PlanRecord, PlanState, dump_record, plan_kind
+from durio.model.plan_shape import shape_of
+from durio.plans import Signature, chain, group
 from durio.ports.records import BEYOND_ALL_NAMES
 from tests.unit.app.app_harness import virtual
 from tests.unit.cli.terminal import Terminal
@@ -404,3 +407,13 @@ async def test_many_plans_are_read_in_spans_of_time(app: App) -> None:
     ]
     assert len(spans) < 20
     assert json.dumps(spans) == json.dumps([[]] * len(spans))
+
+
+def test_a_deep_plan_is_listed_by_its_outer_levels() -> None:
+    task = Signature[..., Any]("shop.add", (1,), {})
+    deep: Any = chain(group(task, task), task)
+    assert shape_text(shape_of(deep)) == "group(2 x add) | add"
+    for _ in range(90):
+        deep = chain(group(deep, task), task)
+    text = shape_text(shape_of(deep))
+    assert text == "group(group(..., add) | add, add) | add"

@@ -156,6 +156,14 @@ def ls(*args: str) -> tuple[str, ...]:
     return ("schedules", "ls", *args, *PLACE)
 
 
+def test_an_app_that_has_only_schedules_is_the_app_of_the_store(
+    shop: Terminal,
+) -> None:
+    """No job, no worker and no published task is needed."""
+    rows = shop.json("schedules", "ls", *STORE)["schedules"]
+    assert [(row["namespace"], row["name"]) for row in rows] == [("shop", "nightly")]
+
+
 def test_list_says_what_no_worker_has_stored(shop: Terminal) -> None:
     shop.ok("schedules", "rm", "nightly", "--yes", *PLACE)
     assert shop.json(*ls()) == {"schedules": [], "not_stored": ["nightly"]}

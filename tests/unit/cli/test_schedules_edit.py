@@ -1,11 +1,13 @@
 """`durio schedules add, edit, pause, resume, reset, rm`: what they write and refuse."""
 
+import json
 from typing import Any
 
 import pytest
 
+from durio import App, chain
 from durio.cli import prompts
-from durio.cli.schedule_edit import in_flags
+from durio.cli.schedule_choices import in_flags
 from tests.unit.cli.terminal import Terminal
 from tests.unit.cli.test_schedules import (
     PLACE,
@@ -141,6 +143,70 @@ def test_a_full_task_name_names_the_app(terminal: Terminal) -> None:
     assert terminal.json(*named)["task"] == "far.work"
 
 
+def test_add_with_options_of_its_jobs(shop: Terminal) -> None:
+    options = ("--queue", "night", "--priority", "2", "--expires", "5m")
+    fields = add(shop, "d", "--every", "1h", *options, "--meta", '{"tenant": 7}')
+    assert fields["link"]["options"]["queue"] == "night"
+    assert fields["link"]["options"]["meta"] == {"tenant": 7}
+    run = shop.json("schedules", "run", "d", *PLACE)
+    job = shop.json("jobs", "show", run["id"], *PLACE)
+    assert (job["queue"], job["priority"], job["meta"]) == ("night", 2, {"tenant": 7})
+    for wrong in (("--key", "k"), ("--unique", "while_waiting")):
+        error = shop.error(*asked("digest", "[1]"), "--every", "1h", *wrong, code=2)
+        assert "No such option" in error["what"], error
+    bad = ("--every", "1h", "--priority", "12", *PLACE)
+    assert shop.error(*asked("digest", "[1]"), *bad, code=2)["code"] == "invalid_option"
+
+
+def plan_of(task: str) -> str:
+    app = App("sqlite:///:memory:", name="shop")
+    return json.dumps(chain(app.si(task, 1), app.si("nightly")).to_dict())
+
+
+def test_add_and_edit_a_plan(shop: Terminal) -> None:
+    shop.write("plan.json", plan_of("digest"))
+    every = ("--every", "1h", *PLACE)
+    fields = shop.json(*asked(), "--plan", "plan.json", *every)
+    assert (fields["is_plan"], fields["task"]) == (True, "shop.digest")
+    assert [each["task"] for each in fields["link"]["chain"]] == [
+        "shop.digest",
+        "shop.nightly",
+    ]
+    add(shop, "d", "--every", "1h")
+    assert edited(shop, "d", "--plan", "plan.json")["link"] == fields["link"]
+    refused = ("schedules", "edit", "d", "--queue", "night", *PLACE)
+    error = shop.error(*refused, code=2)
+    assert "runs a plan" in error["what"]
+    assert edited(shop, "d", "--task", "digest", "--args", "[5]")["is_plan"] is False
+
+
+WRONG_PLANS = [
+    ('["digest"]', "not an object"),
+    ("{", "not JSON"),
+    ('{"chain": 7}', "is damaged"),
+    ('{"task": "shop.digest", "args": [1], "kwargs": {}}', "not a PlanValue"),
+    (plan_of("digst"), "digst"),
+]
+
+
+def test_wrong_plans(shop: Terminal) -> None:
+    every = ("--every", "1h", *PLACE)
+    for text_of_file, what in WRONG_PLANS:
+        shop.write("plan.json", text_of_file)
+        error = shop.error(*asked(), "--plan", "plan.json", *every, code=2)
+        assert what in error["what"], error
+    error = shop.error(*asked(), "--plan", "none.json", *every, code=2)
+    assert "'none.json' cannot be read" in error["what"]
+    assert "no TASK" in shop.error(*asked(), *every, code=2)["what"]
+    both = (*asked("digest"), "--plan", "plan.json", *every)
+    assert "both given" in shop.error(*both, code=2)["what"]
+    options = (*asked(), "--plan", "plan.json", "--queue", "night", *every)
+    assert "--plan and --queue" in shop.error(*options, code=2)["what"]
+    edit = ("schedules", "edit", "nightly", "--plan", "plan.json", "--args", "[1]")
+    assert "--plan and --args" in shop.error(*edit, *PLACE, code=2)["what"]
+    assert [row["name"] for row in shop.json(*ls())["schedules"]] == ["nightly"]
+
+
 # --- edit
 
 
@@ -175,12 +241,30 @@ def edited(shop: Terminal, *args: str) -> dict[str, Any]:
     return shop.json("schedules", "edit", *args, *PLACE)
 
 
+def test_edit_of_job_options(shop: Terminal) -> None:
+    """Task, arguments and other options stay."""
+    add(shop, "d", "--every", "1h", "--queue", "night")
+    before = show(shop, "d")["link"]
+    link = edited(shop, "d", "--priority", "2")["link"]
+    assert link["args"] == before["args"]
+    assert {"queue", "priority"} <= link["options"].keys()
+    link = edited(shop, "d", "--args", "[8]")["link"]
+    assert link["args"] == [8]
+    assert {"queue", "priority"} <= link["options"].keys()
+    assert (
+        "options" not in edited(shop, "d", "--task", "digest", "--args", "[9]")["link"]
+    )
+
+
 def test_edit_of_an_older_version(shop: Terminal) -> None:
     version = add(shop)["version"]
-    edited(shop, "digest", "--every", "2h", "--version", str(version))
+    edited(shop, "digest", "--args", "[43]", "--version", str(version))
+    edited(shop, "digest", "--every", "2h", "--jitter", "10s")
     stale = ("schedules", "edit", "digest", "--every", "3h", "--version", str(version))
     error = shop.error(*stale, *PLACE, code=1)
     assert error["code"] == "schedule_conflict"
+    for words in ('"args":[43]', "jitter 10 s", "Last action: change, by "):
+        assert words in error["what"]
     assert "durio schedules show digest --app ticking" in error["cure"]
     assert show(shop, "digest")["every"] == 7200
 
