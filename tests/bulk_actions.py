@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from durio.client.bulk import BulkStep, CountedJobs, act_in_bulk
+from durio.host.clock import HostClock
 from durio.model.job import READY, SCHEDULED
 from durio.ports.browse import Query
 from durio.ports.control import Action, MoveJobs
@@ -16,7 +17,9 @@ def bulk_steps(
 ) -> AsyncGenerator[BulkStep]:
     """Each step of an action on all jobs of a query that were counted."""
     counted = CountedJobs(query, mark, ALL)
-    return act_in_bulk(store, action, counted, by="ann", step_jobs=step_jobs)
+    return act_in_bulk(
+        store, action, counted, clock=HostClock(), by="ann", step_jobs=step_jobs
+    )
 
 
 async def run_bulk(
@@ -42,7 +45,9 @@ async def move_waiting(
     query = Query(lane=lane, states=(READY, SCHEDULED))
     counted = CountedJobs(query, (await store.count(query)).mark, limit)
     jobs = held = 0
-    steps = act_in_bulk(store, MoveJobs(to), counted, by="ann", step_jobs=step_jobs)
+    steps = act_in_bulk(
+        store, MoveJobs(to), counted, clock=HostClock(), by="ann", step_jobs=step_jobs
+    )
     async for step in steps:
         jobs, held = jobs + step.jobs, held + step.held
     return BulkStep(jobs, held)

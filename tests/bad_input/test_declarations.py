@@ -311,6 +311,27 @@ def test_a_retry_policy_that_is_none(what: str):
         BAD_RETRIES[what]()
 
 
+@pytest.mark.parametrize(
+    ("errors", "cure"),
+    [
+        (404, "Give a dict"),
+        ({404: "die"}, "'dead', 'retry', Retry"),
+        ({"transiend": "dead"}, "Did you mean 'transient'?"),
+        ({200: "dead"}, "300 to 599"),
+        ({404: Retry(3, on=OSError)}, "without `on`"),
+    ],
+    ids=repr,
+)
+def test_a_rule_about_errors_that_is_none(app: App, errors: Any, cure: str):
+    with declined(InvalidOption, "errors: cannot take", cure):
+        app.task(errors=errors)(plain)
+    assert not app.registry.handlers
+    with declined(InvalidOption, "errors: cannot take", cure):
+        App(MEMORY, errors=errors)
+    with declined(InvalidOption, "no option 'errors'"):
+        app.task(plain).options(errors={})  # pyright: ignore[reportCallIssue]
+
+
 @pytest.mark.parametrize("retry", [-1, True, "5", None, 1.5], ids=repr)
 def test_a_number_of_retries_that_is_none(app: App, retry: Any):
     with declined(InvalidOption, "retry"):

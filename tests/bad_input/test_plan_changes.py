@@ -228,3 +228,23 @@ async def test_a_plain_call_has_no_plan(app: App) -> None:
         with declined(UsageError, "a plain call has no job"):
             await shop.ask()
     assert await records(app) == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda shop, ctx: ctx.replace(shop.add.s(1)),
+        lambda shop, ctx: ctx.add(shop.add.s(1)),
+    ],
+    ids=["replace", "add"],
+)
+@virtual(settings=QUICK)
+async def test_a_call_of_a_chunk_changes_the_plan(app: App, ask: Asks) -> None:
+    shop = Shop(app)
+
+    @app.task(name="row", retry=Retry(0))
+    async def row(ctx: Context, n: int) -> Any:
+        return ask(shop, ctx) or n
+
+    words = "a job of several calls cannot change its plan"
+    await shop.refuses(row.chunks([(1,), (2,)], 2), words)

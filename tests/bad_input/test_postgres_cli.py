@@ -186,7 +186,9 @@ def test_a_schema_that_is_not_there(
     every_command(capsys, url, SCHEMA, "missing", "durio migrate")
     code, told = command(capsys, "migrate", "--check", "--json", "--store", url)
     assert code == SCHEMA
-    assert json.loads(told)["waiting"] == ["0001_jobs", "0002_records", "0003_logs"]
+    assert json.loads(told)["waiting"] == [
+        *("0001_jobs", "0002_records", "0003_logs", "0004_gates")
+    ]
     assert command(capsys, "migrate", "--store", url)[0] == 0
     assert command(capsys, "jobs", "ls", "--store", url)[0] == 0
     asked(postgres, "drop schema fresh cascade")

@@ -25,7 +25,7 @@ from durio.model.backfill import backfills_kind
 from durio.model.schedule import schedules_kind
 from durio.plans import chain, group
 from tests.bad_input.refusals import declined, refused
-from tests.schedules.schedule_harness import DAY, HOUR, at, ticker_of, until
+from tests.schedules.schedule_harness import DAY, HOUR, Events, at, ticker_of, until
 from tests.unit.app.app_harness import MEMORY, records, virtual
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -122,6 +122,11 @@ BAD_RULES: dict[str, tuple[dict[str, Any], type[DurioError], list[str]]] = {
         InvalidSchedule,
         ["'local'", "differs between machines"],
     ),
+    "a zone that counts leap seconds": (
+        {"cron": "0 2 * * *", "tz": "right/Europe/Paris"},
+        InvalidSchedule,
+        ["'right/Europe/Paris': its clocks count leap seconds", "tz='Europe/Paris'"],
+    ),
     "two zones": (
         {"cron": Cron("0 2 * * *", tz="Asia/Tokyo"), "tz": "Europe/Paris"},
         InvalidSchedule,
@@ -198,6 +203,16 @@ BAD_RULES: dict[str, tuple[dict[str, Any], type[DurioError], list[str]]] = {
         {"cron": "0 * * * *", "jitter": "2h"},
         InvalidSchedule,
         ["jitter of 2 h is not shorter than the interval of 60 min"],
+    ),
+    "jitter of a shorter interval that comes later": (
+        {"cron": "0 9,10 * * *", "jitter": "2h"},
+        InvalidSchedule,
+        ["jitter of 2 h is not shorter than the interval of 60 min between two ticks"],
+    ),
+    "jitter of an interval in another month": (
+        {"cron": "0 0 1,15,16 * *", "jitter": "1d"},
+        InvalidSchedule,
+        ["jitter of 24 h is not shorter than the interval of 24 h"],
     ),
     "jitter that is no duration": (
         {"every": "5m", "jitter": "some"},
@@ -444,26 +459,29 @@ async def test_a_name_that_exists(app: App) -> None:
         await app.schedules.create("s", digest, args=(43,), every="1h")
 
 
+@pytest.mark.parametrize("name", ["s", "", "a b", "x" * 200, 5, None, b"s", ["s"]])
 @virtual
-async def test_a_name_that_does_not_exist(app: App) -> None:
+async def test_a_name_that_does_not_exist(app: App, name: Any) -> None:
     times = at(-DAY), at(0)
     calls: list[Callable[[], Any]] = [
-        lambda: app.schedules.get("s"),
-        lambda: app.schedules.preview("s"),
-        lambda: app.schedules.change("s", every="5m"),
-        lambda: app.schedules.change("s", args=(42,)),
-        lambda: app.schedules.pause("s"),
-        lambda: app.schedules.resume("s"),
-        lambda: app.schedules.reset("s"),
-        lambda: app.schedules.run("s"),
-        lambda: app.schedules.delete("s"),
-        lambda: app.schedules.backfill("s", *times),
+        lambda: app.schedules.get(name),
+        lambda: app.schedules.preview(name),
+        lambda: app.schedules.change(name, every="5m"),
+        lambda: app.schedules.change(name, args=(42,)),
+        lambda: app.schedules.pause(name),
+        lambda: app.schedules.resume(name),
+        lambda: app.schedules.reset(name),
+        lambda: app.schedules.run(name),
+        lambda: app.schedules.delete(name),
+        lambda: app.schedules.backfill(name, *times),
     ]
     for call in calls:
-        async with unchanged(app, ScheduleNotFound, "no schedule 's'", "schedules ls"):
+        async with unchanged(
+            app, ScheduleNotFound, f"no schedule {name!r:.100}", "schedules ls"
+        ):
             await call()
-    async with unchanged(app, ScheduleNotFound, "no backfill 'b'"):
-        await app.schedules.cancel_backfill("b")
+    async with unchanged(app, ScheduleNotFound, f"no backfill {name!r:.50}"):
+        await app.schedules.cancel_backfill(name)
 
 
 # --- tasks and arguments
@@ -510,6 +528,33 @@ async def test_arguments_that_do_not_fit(app: App, name: str) -> None:
         await app.schedules.change("s", digest, **call)
 
 
+@pytest.mark.parametrize("args", [42, "in", b"x", {"user": 42}, {42}])
+@virtual
+async def test_args_that_are_no_tuple(app: App, args: Any) -> None:
+    """`args=(42)` is a number, and a text would be one argument for each character."""
+    digest = shop(app)
+    create, change = app.schedules.create, app.schedules.change
+    words = f"args cannot be {args!r}", "args=(42,)"
+    with declined(InvalidSchedule, *words):
+        app.every("5m", args=args)(digest)
+    async with unchanged(app, InvalidSchedule, *words):
+        await create("s", digest, args=args, every="5m")
+    await create("s", digest, args=(42,), every="5m")
+    async with unchanged(app, InvalidSchedule, *words):
+        await change("s", args=args)
+    async with unchanged(app, InvalidSchedule, *words):
+        await change("s", digest, args=args)
+
+
+@pytest.mark.parametrize("kwargs", [42, "in", ["user"], {42: 1}])
+@virtual
+async def test_kwargs_that_are_no_names(app: App, kwargs: Any) -> None:
+    digest = shop(app)
+    words = f"kwargs cannot be {kwargs!r}", "kwargs={'user': 42}"
+    async with unchanged(app, InvalidSchedule, *words):
+        await app.schedules.create("s", digest, kwargs=kwargs, every="5m")
+
+
 @virtual
 async def test_what_a_schedule_cannot_run(app: App) -> None:
     digest, other = shop(app), App(MEMORY, name="bank")
@@ -546,6 +591,26 @@ async def test_what_a_schedule_cannot_run(app: App) -> None:
 
 
 @virtual
+async def test_large_arguments_of_people_and_of_the_code(app: App) -> None:
+    """The record keeps both, so they have a bound together."""
+    digest = shop(app)
+    declare = app.schedules.declare
+    declare("s", digest, args=(1, "x" * 20_000), every="5m")
+    await app.schedules.declare_at_start()
+    async with unchanged(app, InvalidSchedule, "'s' has 10,", "28,672 bytes"):
+        await app.schedules.change("s", args=(1, "y" * 10_000))
+    await app.schedules.change("s", args=(1, "y" * 5_000))
+    app.schedules.declared.clear()
+    declare("s", digest, args=(1, "x" * 24_000), every="5m")
+    events = Events(app)
+    before = await stored_records(app)
+    await app.schedules.declare_at_start()
+    assert await stored_records(app) == before
+    (failed,) = events.named("schedule.failed")
+    assert "the code declares 24," in failed["error"]
+
+
+@virtual
 async def test_other_arguments_for_a_plan(app: App) -> None:
     digest = shop(app)
     await app.schedules.create("s", chain(digest.s(1), digest.si(2)), every="5m")
@@ -573,6 +638,38 @@ async def test_an_edit_from_an_older_version(app: App) -> None:
     ]
     async with unchanged(app, ScheduleConflict, *words):
         await app.schedules.change("s", every="1h", version=first.version)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"args": (43,)}, ['"args":[43]', "Last action: change, by"]),
+        ({"args": (43, "x" * 400)}, ["xxx..."]),
+        ({"jitter": "10s"}, ["jitter 10 s"]),
+        ({"max_runs": 7, "pause_on_failure": True}, ["max runs 7", "failure pause"]),
+        ({"catchup_window": "2h", "catchup_max": 9}, ["window 2 h", "catch-up max 9"]),
+        (
+            {"start": at(HOUR), "end": at(DAY), "tz": "Europe/Paris"},
+            ["start 2027-01-15 09:00", "end 2027-01-16 08:00", "tz Europe/Paris"],
+        ),
+        ({"exclude": ["2027-12-25"]}, ["except on 2027-12-25"]),
+        (None, ["paused by ", ": the disk is full", "Last action: pause: the disk"]),
+    ],
+)
+@virtual
+async def test_an_older_edit_shows_every_change(
+    app: App, change: dict[str, Any] | None, words: list[str]
+) -> None:
+    """What the refused edit would overwrite, and who did what last."""
+    digest = shop(app)
+    first = await app.schedules.create("s", digest, args=(42,), every="5m")
+    await app.clock.sleep(1)
+    if change is None:
+        await app.schedules.pause("s", "the disk is full")
+    else:
+        await app.schedules.change("s", **change)
+    async with unchanged(app, ScheduleConflict, *words):
+        await app.schedules.change("s", overlap="allow", version=first.version)
 
 
 @virtual

@@ -31,7 +31,7 @@ from durio.model.plan_record import KEPT_SECONDS
 from durio.plans import Plan, PlanJob, PlanState, chain, group
 from durio.ports.control import AuditNote, QueueChange
 from tests.bad_input.refusals import asked, declined
-from tests.unit.app.app_harness import virtual, working
+from tests.unit.app.app_harness import MEMORY, virtual, working
 
 QUICK = {"worker": {"poll_seconds": 1}}
 TABLES = ("job", "record", "log", "entry", "waits", "uniq")
@@ -100,12 +100,49 @@ async def test_a_first_node_that_lacks_an_argument(app: App) -> None:
             await plan.enqueue()
 
 
+@virtual(name="shop")
+async def test_an_argument_of_a_node_that_follows(app: App) -> None:
+    """It is checked as in a call, also if only workers have the code of the task."""
+    shop = Shop(app)
+    producer = App(MEMORY, name="shop", clock=app.clock)
+    producer.state.stores = app.state.stores
+    async with working(app):
+        await app.clock.sleep(1)  # it has published its tasks
+    wrong: Any = shop.add.s(b="2")
+    with_code = wrong, app.s("add", c=2), app.s("add", 1, 2)
+    without = [producer.s("add", *link.args, **link.kwargs) for link in with_code]
+    for first, links in ((shop.add, with_code), (producer.named("add"), without)):
+        for link, word in zip(links, ("'b'", "'c'", "takes"), strict=True):
+            async with nothing_stored(app, InvalidArguments, word):
+                await chain(first.s(1), link).enqueue()
+
+
+@virtual
+async def test_a_plan_of_tasks_of_another_app(app: App) -> None:
+    """Its jobs would wait in queues that no worker with their code serves."""
+    plan = app.s("bank.pay", 1) | app.s("bank.pay")
+    async with nothing_stored(app, InvalidPlan, "'app' has the task bank.pay"):
+        await plan.enqueue()
+
+
 @virtual
 async def test_a_plan_of_no_app(app: App) -> None:
     shop = Shop(app)
     document = (shop.add.s(1) | shop.add.s()).to_dict()
     async with nothing_stored(app, UsageError, "belongs to no App", "task.s(...)"):
         await Plan.from_dict(document).enqueue()
+
+
+@virtual
+async def test_an_empty_group_of_no_app(app: App) -> None:
+    """It names no task; `map` does, and so does a document with the App."""
+    shop = Shop(app)
+    words = "group() has no members", "task.map(items)", "Plan.from_dict(group([])"
+    async with nothing_stored(app, UsageError, *words):
+        await group([]).enqueue()
+    for plan in (shop.add.map([]), Plan[Any].from_dict(group([]).to_dict(), app)):
+        async with working(app):
+            assert await (await plan.enqueue()).result(timeout=60) == []
 
 
 @virtual

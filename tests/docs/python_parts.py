@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import durio.errors
 from durio.app.app import App
+from durio.app.batch_tasks import BatchTask, SyncBatchTask
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
 from durio.app.named_task import NamedTask
@@ -15,11 +16,14 @@ from durio.app.tasks import SyncTask, Task, TaskWithOptions
 from durio.client.backfills import Backfill
 from durio.client.handle import Job
 from durio.client.job_query import BulkResult, JobQuery
+from durio.client.lock import Lock
+from durio.client.once import Once
 from durio.client.plan import (
     Immutable,
     ImmutablePlan,
     NamedSignature,
     Partial,
+    PartialPlan,
     Plan,
     Signature,
 )
@@ -28,7 +32,10 @@ from durio.client.queue_handle import QueueHandle, QueueStatus
 from durio.client.schedule_view import HandledTick, Schedule
 from durio.client.schedules import Schedules
 from durio.keys import KeyPolicy
+from durio.model.batch import Batch, BatchErr, BatchOk
+from durio.model.breaker_rule import Breaker
 from durio.model.cron import Cron, CronRun
+from durio.model.explanation import AttemptStory, JobExplanation, JobReason
 from durio.model.job import (
     JobDetails,
     JobError,
@@ -38,15 +45,19 @@ from durio.model.job import (
     Progress,
     State,
 )
+from durio.model.limits import Budget, Concurrency, Rate
 from durio.model.option_values import Keep
 from durio.model.plan import Complete, Following
 from durio.model.plan_ends import Collected, Err, Ok, PlanFailure
 from durio.model.plan_record import PlanState
 from durio.model.plan_tree import PlanTree
+from durio.model.poll import Poll
 from durio.model.retry import Retry
+from durio.model.routes import Route
 from durio.model.settings import Settings
 from durio.model.tick import Tick
 from durio.queues import Queue
+from durio.telemetry.breaker_events import BreakerEvent
 from durio.testing import Box, BoxClock, BoxJob
 from durio.worker.context import Context
 from durio.worker.middleware import HookEvent, Hooks
@@ -85,12 +96,18 @@ APP_INTERNAL = frozenset(
         "stall",
         "send",
         "waiters",
+        "limits_of",
+        "breakers",
         "retries_of",
         "declared_names",
         "acting_user",
         "decoder_of",
         "pasteable",
         "now",
+        "manual_limits",
+        "refresh_limits",
+        "prepare_gates",
+        "open_for_tx",
     ]
 )
 BOX_CLOCK_INTERNAL = frozenset(
@@ -108,14 +125,18 @@ LINK_INTERNAL = frozenset({"source"})
 PLAN_INTERNAL = LINK_INTERNAL | {"size", "depth", "first_task"}
 KEY_POLICY_INTERNAL = frozenset({"name", "mode", "ttl_seconds", "delay_seconds"})
 
+LOCK_INTERNAL = frozenset({"client", "new_body", "what"})
 SHOWN = [
     Shown(App, "app", is_made=True, internal=APP_INTERNAL),
     Shown(TaskDecorator, "app.task"),
     Shown(
         ScheduleDecorator,
         "app.cron",
-        "`app.cron(...)` and `app.every(...)` return it.",
+        "`app.cron(...)` and `app.every(...)` return it. Call it with a task, or with a "
+        "function, which it makes a task.\nIt takes no options of a task: write "
+        "`@app.task(...)` below it.",
         like=TaskDecorator,
+        internal=frozenset({"__call__"}),
     ),
     Shown(
         Schedules,
@@ -132,6 +153,18 @@ SHOWN = [
     Shown(Lifespan, "app.lifespan"),
     Shown(Task, "task", "`@app.task` returns it for an `async def` function."),
     Shown(SyncTask, "task", "`@app.task` returns it for a `def` function.", like=Task),
+    Shown(
+        BatchTask,
+        "task",
+        "`@app.task(batch=...)` returns it for an `async def` function.",
+        like=Task,
+    ),
+    Shown(
+        SyncBatchTask,
+        "task",
+        "`@app.task(batch=...)` returns it for a `def` function.",
+        like=Task,
+    ),
     Shown(TaskWithOptions, "task", "`task.options(...)` returns it.", like=Task),
     Shown(NamedTask, "task", "`app.named(name)` returns it.", like=Task),
     Shown(Signature, "signature", "`task.s(...)` returns it.", internal=LINK_INTERNAL),
@@ -148,6 +181,12 @@ SHOWN = [
         "partial",
         "`task.s(...)` without the first argument returns it.",
         like=Signature,
+    ),
+    Shown(
+        PartialPlan,
+        "plan",
+        "`chain`, `group` and `chord` of such signatures and plans return it, and `a | b`.",
+        like=Plan,
     ),
     Shown(
         Immutable,
@@ -181,6 +220,9 @@ SHOWN = [
     Shown(Progress, "progress"),
     Shown(LastError, "error"),
     Shown(JobError, "error"),
+    Shown(JobExplanation, "why", "`await job.explain()` returns it."),
+    Shown(JobReason, "reason", internal=frozenset({"of_job"})),
+    Shown(AttemptStory, "attempt"),
     Shown(State, "state"),
     Shown(Priority, "priority"),
     Shown(JobQuery, "jobs", "`app.jobs(...)` returns it."),
@@ -188,8 +230,11 @@ SHOWN = [
     Shown(QueueHandle, "queue", "`app.queue(name)` returns it."),
     Shown(QueueStatus, "status", "`await queue.status()` returns it."),
     Shown(Queue, "queue", internal=frozenset({"changed_by"})),
+    Shown(Route, "route"),
     Shown(Context, "ctx"),
     Shown(TaskTransaction, "ctx.transaction()", internal=frozenset({"abandon"})),
+    Shown(Lock, "lock", "`app.lock(name)` returns it.", internal=LOCK_INTERNAL),
+    Shown(Once, "first", "`app.once(key)` returns it.", internal=LOCK_INTERNAL),
     Shown(
         Retry,
         "policy",
@@ -197,8 +242,22 @@ SHOWN = [
         internal=frozenset({"overridden", "has_no_backoff"}),
     ),
     Shown(Keep, "keep"),
+    Shown(
+        Poll,
+        "poll",
+        is_made=True,
+        internal=frozenset({"active_seconds", "idle_max_seconds", "delay_seconds"}),
+    ),
+    Shown(Concurrency, "limit", is_made=True),
+    Shown(Rate, "limit", is_made=True),
+    Shown(Budget, "limit", is_made=True),
+    Shown(Breaker, "breaker", is_made=True, internal=frozenset({"name", "on", "rule"})),
+    Shown(BreakerEvent, "event"),
+    Shown(Batch, "batch", internal=frozenset({"wait_seconds"})),
+    Shown(BatchOk, "ok", "`from durio.limits import Ok`"),
+    Shown(BatchErr, "err", "`from durio.limits import Err`"),
     Shown(KeyPolicy, "policy", internal=KEY_POLICY_INTERNAL),
-    Shown(Hooks, "app.hooks", internal=frozenset({"by_kind"})),
+    Shown(Hooks, "app.hooks", internal=frozenset({"by_kind", "by_state"})),
     Shown(HookEvent, "event"),
     Shown(Settings, "settings"),
     Shown(Box, "box", "`testing(app)` gives it to the `with` block."),
@@ -206,6 +265,11 @@ SHOWN = [
     Shown(BoxJob, "job", "`box.jobs()` returns a list of them.", like=JobDetails),
 ]
 BY_NAME = {shown.kind.__name__: shown for shown in SHOWN}
+# Public names that another module has too, and the names of their classes.
+ALIKE = {
+    ("durio.limits", "Ok"): "BatchOk",
+    ("durio.limits", "Err"): "BatchErr",
+}
 
 # Page -> its parts -> the classes, functions and values in each, in this order.
 PAGES = {
@@ -214,21 +278,23 @@ PAGES = {
         "python_tasks": "Task SyncTask TaskWithOptions NamedTask Signature",
     },
     "python-jobs.md": {
-        "python_jobs": "Job JobStatus JobDetails Progress LastError JobError State "
-        "Priority",
+        "python_jobs": "Job JobStatus JobDetails Progress LastError JobError "
+        "JobExplanation JobReason AttemptStory State Priority",
         "python_queries": "JobQuery BulkResult",
-        "python_queues": "QueueHandle QueueStatus Queue TIERS",
+        "python_queues": "QueueHandle QueueStatus Queue TIERS Route",
     },
     "python-inside-tasks.md": {
         "python_context": "Context TaskTransaction",
-        "python_policies": "Retry Keep Settings",
+        "python_policies": "Retry Keep Poll Concurrency Rate Budget Breaker Settings",
+        "python_batches": "Batch BatchOk BatchErr BatchTask SyncBatchTask",
+        "python_locks": "Lock Once",
         "python_keys": "KeyPolicy KEY_POLICIES window debounce",
-        "python_hooks": "Hooks HookEvent",
+        "python_hooks": "Hooks HookEvent BreakerEvent",
     },
     "python-plans.md": {
         "python_plans": "chain group chord Plan",
         "python_plan_jobs": "PlanJob PlanStatus PlanTree PlanState",
-        "python_plan_types": "Complete Following Partial Immutable ImmutablePlan "
+        "python_plan_types": "Complete Following Partial PartialPlan Immutable ImmutablePlan "
         "NamedSignature",
         "python_plan_ends": "Collected Ok Err PlanFailure",
     },
@@ -274,7 +340,9 @@ def python_names() -> Iterator[str]:
     yield ""
     for module in MODULES:
         names = sorted(exports(PUBLIC[module]))
-        found = {name: (text_about(module, name), link_to(name)) for name in names}
+        found = {
+            name: (text_about(module, name), link_to(module, name)) for name in names
+        }
         yield from (f"From `{module}`:", "")
         yield from index_table(found)
 
@@ -286,8 +354,9 @@ def text_about(module: str, name: str) -> str:
     return inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
 
 
-def link_to(name: str) -> str:
+def link_to(module: str, name: str) -> str:
     """The page and heading that are about a public name."""
+    name = ALIKE.get((module, name), name)
     if name in vars(durio.errors):
         return "errors.md"
     for table, (_, names) in VALUES.items():

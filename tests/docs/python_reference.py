@@ -142,6 +142,7 @@ def parts_of(kind: type) -> Parts:
             elif isinstance(node, ast.Assign) and hasattr(kind, "__members__"):
                 parts.fields[ast.unparse(node.targets[0])] = source
     parts.fields.pop("__module__", None)
+    parts.fields.pop("_", None)  # KW_ONLY of a dataclass
     return parts
 
 

@@ -24,7 +24,7 @@ from tests.tidy.house import MODULES, ROOT, tree_of
 from tests.tidy.test_public_api import PUBLIC, exports
 
 REFERENCE = ROOT / "docs/reference"
-PAGE_LINES_MAX = 900
+PAGE_LINES_MAX = 950
 # Bases whose members the page shows with the classes that users meet.
 BASES = {"TaskCalls", "DeclaredTask"}
 # A method's text begins with what the call does; these words begin a description.

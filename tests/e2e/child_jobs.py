@@ -17,9 +17,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import httpx
+
 from durio import App, Context, Retry, SoftTimeLimit
 from tests.e2e.jobs import LOOK_SECONDS, is_open
-from tests.e2e.ledger import note
+from tests.e2e.ledger import VARIABLE, Ledger, note
 
 GROUP = "MEMORY_GROUP"
 BLOCK_BYTES = 1 << 20
@@ -79,6 +81,19 @@ def wait_for_more() -> None:
 async def ask_for_more(ctx: Context, jobs: int) -> list[str]:
     """Enqueue from a child."""
     return [(await nap.options(meta={"by": ctx.job_id}).enqueue(0)).id] * jobs
+
+
+@app.task(process=True)
+def call(ctx: Context, status: int) -> str:
+    """Call a service that answers 404, or 429 and then well."""
+    note("start", ctx.job_id, ctx.attempt)
+    starts = Ledger(Path(os.environ[VARIABLE])).by_job("start")[ctx.job_id]
+    if status == 429 and len(starts) > 1:
+        return "done"
+    request = httpx.Request("GET", "https://example.org")
+    headers = {"Retry-After": "1"} if status == 429 else {}
+    httpx.Response(status, headers=headers, request=request).raise_for_status()
+    return "not reached"
 
 
 @app.task(process=True, retry=0)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from durio import App, Context, Permanent, Retry
+from durio import App, Concurrency, Context, Permanent, Retry
 from tests.e2e.ledger import VARIABLE, note
 
 CHILD_SECONDS_MAX = 100.0
@@ -37,6 +37,15 @@ async def nap(ctx: Context, seconds: float) -> int:
     await ctx.progress(1, 1, message=str(os.getpid()))
     note("effect", ctx.job_id, ctx.attempt)
     return os.getpid()
+
+
+@task(limits=[Concurrency(2, key="tenant")])
+async def limited(ctx: Context, tenant: int) -> int:
+    """Run for a moment, beside at most one other job of the tenant."""
+    note("start", ctx.job_id, ctx.attempt)
+    await asyncio.sleep(LOOK_SECONDS)
+    note("effect", ctx.job_id, ctx.attempt)
+    return tenant
 
 
 @task()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from durio import App, Permanent, group
+from durio import App, Context, Permanent, group
 from durio.plans import PlanFailure, PlanJob
 
 app = App(name="plans")
@@ -37,6 +37,24 @@ async def boom(x: int) -> int:
 @app.task
 async def alert(failure: PlanFailure) -> str:
     return failure.text
+
+
+@app.task
+async def text(size: int) -> str:
+    return "x" * size
+
+
+@app.task
+async def replaces(ctx: Context, a: int) -> int:
+    """Put a plan in the place of the job."""
+    return ctx.replace(add.s(a) | add.s())
+
+
+@app.task
+async def adds(ctx: Context, a: int) -> int:
+    """Add a member to the group of the job."""
+    ctx.add(add.s(a))
+    return a
 
 
 async def enqueue_failing() -> PlanJob[Any]:

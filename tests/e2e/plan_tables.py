@@ -57,3 +57,21 @@ async def postgres_sizes(url: str) -> dict[str, TableSize]:
         return found
     finally:
         await connection.close()
+
+
+async def distinct(url: str, table: str, column: str) -> set[str]:
+    """Return the different texts in a column of a store."""
+    sql = "select distinct {} from {}"
+    if url.startswith("sqlite"):
+        db: Any = apsw.Connection(str(path_of(url)))
+        try:
+            return {name for (name,) in db.execute(sql.format(column, table))}
+        finally:
+            db.close()
+    location = location_from_url(url)
+    connection = await Connector(location, lambda _text: None).connect()
+    try:
+        named = sql.format(column, f'"{location.schema}".{table}')
+        return {name for (name,) in await connection.rows(named, ())}
+    finally:
+        await connection.close()

@@ -35,7 +35,7 @@ class Deadly:
         self._finishing: SqliteTransaction | None = None
         exchange.record_outcomes = self.record
         # A bound method would not get the session.
-        WriteSession.commit = lambda session, tx: self.commit(session, tx)  # noqa: PLW0108
+        WriteSession.commit = lambda session, tx: self.commit_tx(session, tx)  # noqa: PLW0108
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -64,7 +64,7 @@ class Deadly:
             self._finishing = tx
         return record_outcomes(tx, worker, outcomes)
 
-    def commit(self, session: WriteSession, tx: SqliteTransaction) -> None:
+    def commit_tx(self, session: WriteSession, tx: SqliteTransaction) -> None:
         if tx is self._finishing:
             self.die_at("uncommitted")
         commit(session, tx)

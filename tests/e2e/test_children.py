@@ -267,6 +267,20 @@ def test_a_task_in_a_child_may_enqueue(child_place: ChildPlace) -> None:
     assert child_place.wait_final(more, START_SECONDS)[more[0]].state == DONE
 
 
+@pytest.mark.proves("M72")
+def test_answers_of_http_are_judged_in_the_child(child_place: ChildPlace) -> None:
+    child_place.worker(children=1)
+    missing, busy = child_place.enqueue("call", (404,), (429,))
+    rows = child_place.wait_final([missing, busy], START_SECONDS)
+    assert (rows[missing].state, rows[missing].reason) == (DEAD, "permanent")
+    (error,) = rows[missing].errors
+    assert error["decision"] == "dead at once: HTTP 404"
+    assert (rows[busy].state, rows[busy].result) == (DONE, "done")
+    assert charges(rows[busy]) == (0, 0)
+    (error,) = rows[busy].errors
+    assert error["decision"] == "snoozed for 1 s: HTTP 429 with Retry-After"
+
+
 def test_progress_is_stored_on_the_way(child_place: ChildPlace) -> None:
     child_place.worker(children=1)
     (job,) = child_place.enqueue("held_child", ())

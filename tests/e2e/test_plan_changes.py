@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from durio import App, Context, group
+from durio import App, Context, Retry, group
 from durio.errors import JobDead, UsageError
+from durio.keys import while_active
 from durio.testing import testing
 from tests.servers.postgres import PostgresServer
 
@@ -73,6 +74,13 @@ async def too_large(ctx: Context) -> list[int]:
         return ctx.replace(group(double.s(n) for n in range(1200)))
 
 
+@app.task(retry=Retry(20, base=0.1, factor=1))
+async def keyed(ctx: Context) -> list[int]:
+    async with ctx.transaction():
+        node = double.options(key="one", unique=while_active)
+        return ctx.replace(group(node.s(1), double.s(2)))
+
+
 @app.task
 async def crawl(ctx: Context, page: int) -> int:
     if page < 64:
@@ -100,6 +108,15 @@ async def story() -> None:
         job = await too_large.enqueue()
         with pytest.raises(JobDead, match="a plan of 1201 jobs cannot"):
             await job.result(timeout=60)
+        # A key that another job has may be free at the next attempt.
+        one = double.options(key="one", unique=while_active, delay="1h")
+        holder = await one.enqueue(1)
+        job = await keyed.enqueue()
+        while not (errors := (await job.details()).errors):  # noqa: ASYNC110 - a store
+            await asyncio.sleep(0.05)
+        assert errors[0].type == "KeyConflict"
+        await holder.cancel()
+        assert await job.result(timeout=60) == [2, 4]
 
 
 def test_on_sqlite(tmp_path: Path) -> None:

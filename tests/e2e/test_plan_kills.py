@@ -91,13 +91,18 @@ def test_killed_while_it_writes_a_large_plan(plans: Plans) -> None:
         )
         return [len(found), waiting]
 
+    async def jobs(app: App) -> int:
+        return await app.jobs().count()
+
     assert plans.read(left) == [1, 998], "one part is stored"
+    assert plans.read(jobs) == 998
     wait_until(lambda: plans.read(due), 10, "the plan is overdue", look_seconds=0.2)
     plans.start("work")
     wait_until(
         lambda: plans.read(left) == [0, 0], END_SECONDS, "nothing", look_seconds=0.2
     )
     assert plans.seen("one") == [], "nothing has started"
+    assert plans.read(jobs) == 0, "no cancelled job is left either"
 
 
 @pytest.mark.proves("M98", "M145")

@@ -74,7 +74,7 @@ def test_a_server_that_is_well(server: PostgresServer) -> None:
     assert troubles(server.url()) == {}
     assert len(found) == 13
     assert "PostgreSQL 18" in found["place"].evidence
-    assert found["schema"].evidence.startswith("durio: 0003")
+    assert found["schema"].evidence.startswith("durio: 0004")
     assert "LISTEN" in found["listen"].evidence
 
 
@@ -121,7 +121,7 @@ def test_a_role_with_the_rights_that_are_named_can_work(server: PostgresServer) 
 @pytest.mark.parametrize(
     ("taken", "told"),
     [
-        ("execute on all functions", "execute on append_all_1"),
+        ("execute on all functions", "execute on admit_jobs_1"),
         ("delete on all tables", "delete on "),
         ("usage", "usage on durio"),
     ],

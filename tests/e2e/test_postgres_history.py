@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from durio.host.clock import HostClock
-from durio.model.job import NewJob
+from durio.model.job import DONE, NewJob
 from durio.model.outcome import Outcome, OutcomeKind
 from durio.ports.clock import Clock
 from durio.ports.exchange import Lane
@@ -19,8 +19,10 @@ from durio.stores.postgres import vacuum
 from durio.stores.postgres.location import location_from_url
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.store import PostgresStore
+from durio.testing import testing
 from tests.conformance.manual_clock import ManualClock
 from tests.conformance.postgres import ScratchSchema
+from tests.e2e.plan_jobs import app, first, text
 from tests.servers.statements import names_in
 
 DAY = 86400.0
@@ -113,6 +115,28 @@ def test_days_are_made_ahead_and_dropped_whole(url: str) -> None:
             assert await connection.fetchval("select count(*) from durio.hist") == 7
 
     asyncio.run(story())
+
+
+def test_a_long_result_of_a_plan_is_kept_outside_the_days(url: str) -> None:
+    """A day is dropped whole; the plan may need the result for longer."""
+
+    async def story() -> None:
+        schema = location_from_url(box.url).schema
+        rows = f'select state, length(result) from "{schema}".'  # noqa: S608 - ours
+        later = first.options(delay="1h").s()
+        handle = await (text.s(10_000) | later).enqueue()
+        await (text.s(10) | later).enqueue()
+        await text.enqueue(10_000)
+        await box.drain()
+        async with connected(url) as connection:
+            assert await connection.fetch(rows + "kept") == [(DONE, 10_002)]
+            found = await connection.fetch(rows + "hist order by 2")
+            assert [tuple(row) for row in found] == [(DONE, 12), (DONE, 10_002)]
+        await box.drain(until="61m")
+        assert await handle.result(timeout=60) == "x"
+
+    with testing(app, url=url) as box:
+        asyncio.run(story())
 
 
 def test_a_role_without_rights_deletes_row_by_row(url: str) -> None:

@@ -125,7 +125,7 @@ def test_a_chord_ends_once_and_last(grounds: ScratchSchema) -> None:
                 assert ended[-1] == callback.id
                 tags = [entry.tag for entry in await whole(stores[0], log)]
                 assert sorted(tags) == list(range(MEMBERS))
-            assert await stores[0].settle(1000) == (0, None)
+            assert await stores[0].settle(1000) == (0, None, False)
 
     asyncio.run(main())
 
@@ -309,6 +309,7 @@ async def defer_an_end(store: PostgresStore) -> bytes:
         settled = await store.settle(10)
         assert settled.count == 0
         assert settled.next_due_seconds is not None
+        assert settled.is_locked
         await holder.rollback()
     return blocked.id
 
@@ -324,7 +325,7 @@ def test_deferred_entries_are_appended_by_another_process(
         async with opened(grounds, 1) as (other,):
             assert await whole(other) == []
             assert (await other.states([blocked]))[blocked] == BLOCKED
-            assert await other.settle(10) == (2, None)
+            assert await other.settle(10) == (2, None, False)
             assert [entry.state for entry in await whole(other)] == [DONE]
             assert (await other.states([blocked]))[blocked] == READY
 
@@ -340,7 +341,7 @@ def test_the_next_append_brings_deferred_entries_first(grounds: ScratchSchema) -
             await other.commit(append(b"x"))
             assert [entry.body for entry in await whole(one)] == [b"1", b"x"]
             assert (await one.states([blocked]))[blocked] == READY
-            assert await other.settle(10) == (0, None)
+            assert await other.settle(10) == (0, None, False)
 
     asyncio.run(main())
 

@@ -109,7 +109,7 @@ def kill_at_random(fleet: Fleet, workers: list[Process], seconds: float) -> int:
     return kills
 
 
-@pytest.mark.proves("M159", "M161")
+@pytest.mark.proves("M159", "M161", "L41")
 def test_each_tick_has_one_job_when_leaders_are_killed(
     fleet: Fleet, request: pytest.FixtureRequest
 ) -> None:

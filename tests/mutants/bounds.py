@@ -39,7 +39,7 @@ PLANTED = (
                 "    full = refusal_of(tx, lane, min(jobs, 1))",
             ),
             Patch(
-                "stores/sqlite/enqueue.py",
+                BOUNDS,
                 "refusal_of(tx, lane, count)",
                 "refusal_of(tx, lane, min(count, 1))",
             ),
@@ -64,7 +64,7 @@ PLANTED = (
         (
             Patch(
                 "stores/postgres/sql/enqueue.sql",
-                "not {schema}.check_first(array[:id::uuid])",
+                "{came_second}(array[:id::uuid])",
                 "false",
             ),
         ),

@@ -1,22 +1,43 @@
 """All mutants, by name."""
 
 from tests.mutants import (
+    batches,
     bounds,
+    breakers,
     control,
     ends,
+    error_groups,
+    expiry,
+    gates,
     keys,
     leases,
+    limits,
     logs,
     plan_rules,
     plans,
+    routes,
     schedules,
     waiting,
+    why,
     worker,
 )
 from tests.mutants.planting import Mutant, Promises, Seeds
 
-STORES = (ends, leases, keys, bounds, waiting, logs)
-ABOVE = (plans, plan_rules, schedules, worker, control)
+STORES = (ends, leases, keys, bounds, waiting, logs, gates)
+ABOVE = (
+    plans,
+    plan_rules,
+    routes,
+    limits,
+    schedules,
+    expiry,
+    breakers,
+    batches,
+    worker,
+    control,
+    error_groups,
+    why,
+)
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant for chapter in (*STORES, *ABOVE) for mutant in chapter.PLANTED
 }

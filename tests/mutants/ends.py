@@ -152,12 +152,50 @@ PLANTED = (
         "A job with three retries gets four.",
         (
             Patch(
-                "model/retry.py",
-                "    if retried >= policy.retries:\n        return",
-                "    if retried > policy.retries:\n        return",
+                "model/decision.py",
+                "if counts.retried >= most:",
+                "if counts.retried > most:",
             ),
         ),
         (Seeds(),),
+    ),
+    Mutant(
+        "never_after_the_table",
+        "The table of error classes decides before `never` of the retry policy.",
+        (
+            Patch(
+                "model/decision.py",
+                "_by_policy(error, policy, counts) or _by_rules(\n"
+                "        error, policy, counts, rules\n    )",
+                "_by_rules(error, policy, counts, rules) or _by_policy(\n"
+                "        error, policy, counts\n    )",
+            ),
+        ),
+        (Tests("tests/unit/model/test_decision.py"),),
+    ),
+    Mutant(
+        "retry_after_burns_an_attempt",
+        "A job that waits as Retry-After says uses a retry for it.",
+        (
+            Patch(
+                "model/decision.py",
+                "return Decision(OutcomeKind.SNOOZE, delay_seconds, text=text)",
+                "return Decision(OutcomeKind.RETRY, delay_seconds, text=text)",
+            ),
+        ),
+        (Tests("tests/unit/app/test_error_classes.py"),),
+    ),
+    Mutant(
+        "retry_after_is_ignored",
+        "A job is tried again before the time that Retry-After gives.",
+        (
+            Patch(
+                "model/decision.py",
+                "bounded = min(found.wait_seconds, counts.retry_after_max_seconds)",
+                "bounded = min(found.wait_seconds, 1.0)",
+            ),
+        ),
+        (Tests("tests/unit/app/test_error_classes.py"),),
     ),
     Mutant(
         "no_jitter",

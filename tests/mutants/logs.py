@@ -38,7 +38,7 @@ PLANTED = (
         "Jobs with ties that one statement finishes leave no entries.",
         "stores/sqlite/finish.py",
         "return quick | ties.keys(), ended",
-        "return quick | ties.keys(), []",
+        "return quick | ties.keys(), EndedTies([], [])",
         Promises("on_end."),
     ),
     one_patch(
@@ -93,7 +93,7 @@ PLANTED = (
     one_patch(
         "postgres_wait_ends_the_delay",
         "A job whose wait is over is ready, although its time has not come.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0004_gates.sql",
         "greatest(f.run_at, moment + f.delay) as due",
         "least(f.run_at, moment + f.delay) as due",
         on_postgres("waits.a_delay_begins_when_the_wait_ends"),
@@ -101,7 +101,7 @@ PLANTED = (
     one_patch(
         "postgres_later_waiters_forgotten",
         "When one log has many waiters, those of the next log are not marked.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0004_gates.sql",
         "set has_more = true\n  where l.name = any(locked) and (",
         "set has_more = true\n  where l.name = locked[1] and (",
         on_postgres("waits.nobody_is_left_when_many_wait"),
@@ -145,16 +145,16 @@ PLANTED = (
         (
             Patch(
                 "stores/sqlite/finish.py",
-                "        append_ends(tx, ended)\n        return is_taken\n",
+                "        settle_ends(tx, ended)\n        return is_taken\n",
                 "        from durio.stores.sqlite.logs import write_appends\n"
                 "        if is_taken:\n"
                 "            write_appends(tx, outcome.effects.appends)\n"
-                "        append_ends(tx, ended)\n        return is_taken\n",
+                "        settle_ends(tx, ended)\n        return is_taken\n",
             ),
             Patch(
                 "stores/sqlite/finish.py",
-                "outcome.effects._replace(extends=())",
-                "outcome.effects._replace(extends=(), appends=())",
+                "outcome.effects._replace(extends=(), gates=())",
+                "outcome.effects._replace(extends=(), gates=(), appends=())",
             ),
         ),
         (Promises("on_end.the_own_entry"),),

@@ -3,7 +3,12 @@
 from tests.mutants.planting import Promises, Seeds, Tests, one_patch
 
 LAYOUT = Tests("tests/plans/test_layout.py")
-HANDLES = Tests("tests/unit/client/test_plan_job.py")
+HANDLED = "tests/unit/client/test_plan_job.py"
+HANDLES = Tests(HANDLED)
+GATED = Tests("tests/unit/app/test_gated_bursts.py")
+RULES = Tests("tests/unit/client/test_plan_rules.py")
+HALF = Tests("tests/unit/client/test_half_a_plan.py")
+HANDLED_INSIDE = Tests("tests/unit/client/test_plan_handles.py")
 KEYS = Tests("tests/unit/client/test_plan_key.py")
 LAID_OUT = Tests("tests/unit/model/test_plan_layout.py")
 KEPT = Tests("tests/unit/model/test_plan_change.py")
@@ -176,6 +181,14 @@ PLANTED = (
         LONG_RESULT,
     ),
     one_patch(
+        "input_ends_with_its_result_ttl",
+        "A long result is an input only while its result TTL lasts.",
+        "worker/plan_inputs.py",
+        "                if job.result is not None:\n",
+        "                if job.result is not None and job.result_until is None:\n",
+        RULES,
+    ),
+    one_patch(
         "input_without_a_bound",
         "The results before one node may have any size.",
         "worker/plan_inputs.py",
@@ -212,18 +225,42 @@ PLANTED = (
         "outside_replace_starts_a_node",
         "A job with unique=replace ends the wait of the node whose arguments it changes.",
         "stores/sqlite/enqueue.py",
-        "    if held.has_ties:\n",
-        "    if held.has_ties and not held.id:\n",
+        "    if ties is not None and (ties.wait is not None or ties.on_end):\n",
+        "    if ties is not None and not held.id:\n",
         Promises("waits."),
     ),
     # --- a plan is stored whole
     one_patch(
         "half_a_plan_stays",
-        "Jobs of a plan whose writer died are not cancelled.",
+        "Jobs of a plan whose writer died are not deleted.",
         "maintenance/plan_deletion.py",
-        "        if not plan.record.is_whole:\n",
-        "        if plan.record.is_whole is None:\n",
+        "        if plan.record.state is PlanState.RUNNING:\n",
+        "        if plan.record.state is PlanState.FAILED:\n",
         HANDLES,
+    ),
+    one_patch(
+        "half_a_plan_starts_without_its_jobs",
+        "The last commit of a plan is accepted after the leader has deleted its jobs.",
+        "maintenance/plan_deletion.py",
+        "    found = await marked(store, [plan])\n",
+        "    found = [plan]\n",
+        HALF,
+    ),
+    one_patch(
+        "half_a_plan_leaves_cancelled_jobs",
+        "Jobs of a plan whose writer died are cancelled, and stay for days.",
+        "maintenance/plan_deletion.py",
+        "DiscardJobs(with_cancelled=True)",
+        "DiscardJobs()",
+        HALF,
+    ),
+    one_patch(
+        "replace_on_a_node",
+        "A node may replace the arguments of another plan's node.",
+        "model/plan_checks.py",
+        "check_unique(options.unique).mode == REPLACE:",
+        "check_unique(options.unique).mode == -1:",
+        Tests("tests/bad_input/test_plans.py"),
     ),
     one_patch(
         "refused_plan_refuses_others",
@@ -232,5 +269,113 @@ PLANTED = (
         "        if answer.conflict is not None and len(batch) > 1:\n",
         "        if answer.conflict is not None and not batch:\n",
         STORED,
+    ),
+    # --- tasks and their plans
+    one_patch(
+        "task_waits_for_a_plan",
+        "A task may wait for a plan that runs, and keeps its slot.",
+        "client/plan_job.py",
+        "        if in_job.get() is None:\n            return\n        plan =",
+        "        if in_job.get() is None or self.id:\n            return\n        plan =",
+        Tests(f"{HANDLED}::test_a_task_waits_for_no_plan_that_runs"),
+    ),
+    one_patch(
+        "task_waits_for_a_job",
+        "The result of a job that has not ended is None inside a task.",
+        "client/handle.py",
+        "        if stored.state < DONE:\n            raise UsageError(\n",
+        "        if stored.state < 0:\n            raise UsageError(\n",
+        Tests("tests/unit/app/test_waiting.py"),
+    ),
+    one_patch(
+        "value_of_a_plan_inside_is_refused",
+        "A task cannot read the value of a plan in the place of a job, which has ended.",
+        "client/handle.py",
+        "        if stored.state < DONE:\n            raise UsageError(\n",
+        "        if stored.state < DONE or replacing_plan(stored.result):\n"
+        "            raise UsageError(\n",
+        HANDLED_INSIDE,
+    ),
+    one_patch(
+        "replacement_that_is_not_returned",
+        "A task may call ctx.replace() and return another value, which is lost.",
+        "worker/attempt_plan.py",
+        "        if self._replacement is not None and value is not self._replacement:\n",
+        "        if self._replacement is not None and value is self:\n",
+        Tests("tests/bad_input/test_plan_changes.py"),
+    ),
+    # --- chunks
+    one_patch(
+        "chunk_makes_its_first_call",
+        "A job of a chunk makes one of its calls.",
+        "worker/handler_call.py",
+        "for call in calls]\n",
+        "for call in calls[:1]]\n",
+        RULES,
+    ),
+    one_patch(
+        "chunk_gives_its_first_result",
+        "A job of a chunk gives the result of its first call.",
+        "worker/handler_call.py",
+        "    return results if attempt.is_chunk else results[0]\n",
+        "    return results[0]\n",
+        RULES,
+    ),
+    one_patch(
+        "chunk_changes_its_plan",
+        "A call of a chunk may put a plan in the place of all of them.",
+        "worker/inflight.py",
+        "        if self.is_chunk:\n            raise UsageError(\n",
+        "        if self.is_chunk and not self.is_node:\n            raise UsageError(\n",
+        Tests("tests/bad_input/test_plan_changes.py"),
+    ),
+    # --- the end of a burst
+    one_patch(
+        "burst_ends_before_plans",
+        "A burst ends when no job is ready, before a failure is handled.",
+        "worker/burst_end.py",
+        "        if await self._has_plans():\n",
+        "        if self._has_reported and await self._has_plans():\n",
+        RULES,
+    ),
+    one_patch(
+        "burst_ends_before_gates",
+        "A burst ends although jobs stand before gates.",
+        "worker/burst_end.py",
+        '        return "gates" if waits else "nothing"\n',
+        '        return "nothing"\n',
+        GATED,
+    ),
+    one_patch(
+        "burst_waits_for_gates_of_others",
+        "A burst waits for jobs before gates in queues that it does not serve.",
+        "worker/burst_end.py",
+        "if row.before_gates and not row.paused and self._serves(row.name)\n",
+        "if row.before_gates\n",
+        GATED,
+    ),
+    one_patch(
+        "drained_before_gates",
+        "`drained()` returns although jobs stand before gates.",
+        "app/embed.py",
+        "            row.jobs(READY, RUNNING) or row.before_gates\n",
+        "            row.jobs(READY, RUNNING)\n",
+        GATED,
+    ),
+    one_patch(
+        "box_forgets_gates",
+        "`box.drain(until=...)` runs no job whose gate opens within that time.",
+        "testing/box.py",
+        "            times.append(await next_gate(self._store, self.clock.now()))\n",
+        "",
+        GATED,
+    ),
+    one_patch(
+        "settle_after_the_gate",
+        "A worker that waits for a gate does not settle what is left meanwhile.",
+        "worker/settler.py",
+        "            if self._due_at <= due_at:\n",
+        "            if self._due_at:\n",
+        GATED,
     ),
 )

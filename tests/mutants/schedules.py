@@ -4,6 +4,7 @@ from tests.mutants.planting import Seeds, Tests, one_patch
 
 TICKS = Tests("tests/simulation/test_schedules.py")
 LATE = Tests("tests/simulation/test_late_schedulers.py")
+CHANGES = Tests("tests/unit/model/test_schedule_change.py")
 
 TICKER = "maintenance/ticker.py"
 DECISION = "model/schedule_tick.py"
@@ -98,18 +99,26 @@ PLANTED = (
         "changed_rule_keeps_its_next_tick",
         "The first tick after a change is that of the rule before.",
         "model/schedule_change.py",
-        "return replace(changed, next_at=tick_after(changed, now))",
+        "return change._replace(record=replace(changed, next_at=tick_after(changed, now)))",
         "kept = stored.next_at or tick_after(changed, now)\n"
-        "    return replace(changed, next_at=kept)",
+        "    return change._replace(record=replace(changed, next_at=kept))",
         TICKS,
     ),
     one_patch(
         "resume_makes_up_for_the_pause",
         "The ticks of a pause run when the schedule is resumed.",
         "model/schedule_change.py",
-        "is_known = active.next_at is not None and active.next_at > now",
-        "is_known = active.next_at is not None",
+        "if active.next_at is not None and active.next_at > now:",
+        "if active.next_at is not None:",
         TICKS,
+    ),
+    one_patch(
+        "late_ticks_vanish_in_a_change",
+        "Ticks that no scheduler has handled before a change are not counted.",
+        "model/schedule_change.py",
+        "late = late_ticks(stored, until, reason)",
+        "late = late_ticks(stored, 0.0, reason)",
+        CHANGES,
     ),
     one_patch(
         "delay_counts_from_the_start",

@@ -26,6 +26,10 @@ SAMPLE = (
     "snooze_keeps_lost",
     "key_freed_by_a_predecessor",
     "last_in_first_out",
+    "tick_without_its_condition",
+    "schedule_gets_an_old_version",
+    "catch_up_without_its_bound",
+    "late_ticks_vanish_in_a_change",
 )
 
 

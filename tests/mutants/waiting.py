@@ -27,9 +27,9 @@ PLANTED = (
             Patch(
                 "stores/sqlite/exchange.py",
                 "        if due is not None and due <= tx.now:\n"
-                "            tx.db.rows(PROMOTE_LANE, (lane, tx.now, PROMOTED_MAX))",
+                "            enter_tied(tx, tx.db.rows(PROMOTE_LANE, (lane, tx.now, ",
                 "        if due is not None and due <= tx.now + 2:\n"
-                "            tx.db.rows(PROMOTE_LANE, (lane, tx.now + 2, PROMOTED_MAX))",
+                "            enter_tied(tx, tx.db.rows(PROMOTE_LANE, (lane, tx.now + 2, ",
             ),
         ),
         (Seeds(),),

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from durio.model.ids import id_text
 from durio.model.logs import CANCELLED_END, DEAD_END, DONE_END, OnEnd
 from durio.model.plan_failure import dependents, fails_plan, handler_id, handlers
-from durio.model.plan_layout import Input, PlanLayout, PlanNode, node_id
+from durio.model.plan_layout import Input, PlanLayout, PlanNode
+from durio.model.plan_names import node_id
 from durio.plans import Collected, Err, Ok
 from tests.plans.reference import Behaviours, leaf_value, name_of
 

@@ -52,6 +52,12 @@ RARE = {
         group(leaf("a"), leaf("b"), leaf("c")).on_error(handler("h")), "a", "b"
     ),
     "a failure before a collect": failing(leaf("x") | COLLECTED | leaf("c"), "x"),
+    "a collect after a collect": failing(
+        leaf("x")
+        | COLLECTED
+        | group(leaf("c"), leaf("d"), on_error="collect")
+        | leaf("e")
+    ),
     "a failure in a group that cancels its rest": failing(
         group(chain(leaf("a"), leaf("b")), leaf("c"), cancel_rest=True) | leaf("d"), "c"
     ),

@@ -5,15 +5,16 @@ from typing import Any
 
 from durio import App
 from durio.client.plan_actions import stored_plan
-from durio.maintenance.plans import PlanKeeper
+from durio.maintenance.plans import IDLE_SECONDS, PlanKeeper
 from durio.model.effects import Effects
+from durio.model.gate import GateChange, GateSpec
 from durio.model.ids import id_bytes
-from durio.model.job import BLOCKED, CANCELLED
+from durio.model.job import BLOCKED, CANCELLED, NewJob
 from durio.model.outcome import OutcomeKind
 from durio.model.plan_record import FirstFailure, PlanState
 from durio.plans import PlanJob
 from durio.ports.exchange import Lane
-from durio.ports.plan_reader import StoredPlan
+from durio.ports.plan_reader import StoredPlan, has_plan_work
 from durio.ports.store import Store
 from tests.conformance.scene import info, outcome
 from tests.faults.faulty_store import FaultyStore
@@ -108,3 +109,18 @@ async def test_failure_that_is_read_again_does_not_fail_a_resumed_plan(app: App)
     assert (await store.commit(Effects(puts=[running]))).conflict is None
     await keeper(app, store).turn()
     assert (await plan.status()).state == "running"
+
+
+@virtual
+async def test_leader_comes_back_when_a_gate_opens(app: App):
+    """It neither spins until a gate opens, nor counts a gate that opens later as work."""
+    store = await app.store()
+    for seconds, pause in ((3600.0, IDLE_SECONDS), (0.25, 0.25)):
+        name = f"0b:{seconds}"
+        closed = GateChange(name, until_seconds=seconds)
+        lane = f"{app.name}:default"
+        job = NewJob(app.clock.new_id(), lane, 4, "shop.pay", b"[[],{}]")
+        gated = job._replace(gates=(GateSpec(name),))
+        await store.commit(Effects([gated], gates=[closed]))
+        assert abs(await keeper(app, store).turn() - pause) < 0.001
+        assert not await has_plan_work(store, app.name)

@@ -144,6 +144,7 @@ async def test_plan_with_a_job_that_was_cancelled_stays_failed(app: App):
         for each, state in ((first, "failed"), (second, "done")):
             await each.retry()
             assert await ended(plan) == state
+            assert (await plan.status()).resumed == (state == "done")
 
 
 @virtual
@@ -255,6 +256,7 @@ async def test_cancelled_plan_in_the_place_of_a_job_is_resumed(app: App):
 
 @virtual
 async def test_plan_that_is_retried_while_it_is_due_is_not_deleted(app: App):
+    """It fails again, and its retention begins anew."""
     leaf = declare(app)
     broken.add("a")
     async with working(app):
@@ -266,12 +268,15 @@ async def test_plan_that_is_retried_while_it_is_due_is_not_deleted(app: App):
         async def due_records(self, kind: str, *, limit: int) -> Due:
             due = await self.store.due_records(kind, limit=limit)
             assert len(due.records) == 1
-            await plan.retry()
+            async with working(app):
+                await plan.retry()
+                assert await ended(plan) == "failed"
             return due
 
     overtaken: Any = Overtaken(await app.store(), app.clock)
-    await handle_due_plans(overtaken, app.name, app.clock.now())
-    assert (await plan.status()).state == "running"
+    keeper: Any = None  # no plan is looked at that was resumed
+    await handle_due_plans(overtaken, app.name, app.clock.now(), keeper)
+    assert (await plan.status()).resumed == 1
 
 
 @virtual

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from durio import State
 from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE
-from durio.model.plan_layout import lay_out, node_id
+from durio.model.plan_layout import lay_out
+from durio.model.plan_names import node_id
 from durio.model.plan_tree import MEMBERS_SHOWN_MAX, AddedJob, TreeChanges, tree_of
 from durio.plans import PlanTree, Signature, chain, group
 from tests.plans.memory_engine import PLAN

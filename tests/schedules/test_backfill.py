@@ -152,7 +152,7 @@ async def test_a_cancelled_backfill_makes_no_more_jobs(app: App) -> None:
         assert await app.schedules.backfills() == []
         with pytest.raises(ScheduleNotFound, match=backfill.id):
             await app.schedules.cancel_backfill(backfill.id)
-    assert runs.dues == [HOUR, 2 * HOUR]
+    assert sorted(runs.dues) == [HOUR, 2 * HOUR]  # both end at the same moment
     assert await app.jobs(state="done").count() == 2
 
 

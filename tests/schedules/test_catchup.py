@@ -1,10 +1,12 @@
 """Which late ticks run after downtime, and how many are counted as skipped."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 from durio import App
+from durio.schedules import Schedule
 from tests.schedules.schedule_harness import (
     DAY,
     HOUR,
@@ -143,8 +145,25 @@ async def test_skipped_ticks_are_logged_with_their_times(app: App) -> None:
             "count": 4,
             "first_at": at(300).isoformat(),
             "last_at": at(1200).isoformat(),
+            "at_least": False,
         }
     ]
+
+
+@virtual
+async def test_very_many_skipped_ticks_are_at_least_so_many(app: App) -> None:
+    events = Events(app)
+    work = sleeping_task(app, Runs())
+    await app.schedules.create("late", work, cron="* * * * *")
+    await app.schedules.create("changed", work, cron="* * * * *")
+    await until(app, 30 * HOUR)
+    await app.schedules.change("changed", every="2h")
+    await (await ticker_of(app)).turn()
+    counts = {
+        fields["schedule"]: (fields["count"], fields["at_least"])
+        for fields in events.named("schedule.skipped")
+    }
+    assert counts == {"changed": (1500, True), "late": (1499, True)}
 
 
 @virtual
@@ -218,6 +237,64 @@ async def test_a_clock_that_goes_forward_and_back(app: App) -> None:
     await turns(ticker, 5 * INTERVAL)
     assert await tick_times(app, "s") == [1200, 1500]
     assert (await app.schedules.get("s")).skipped_count == 3
+
+
+# --- late ticks of a schedule that is changed before a scheduler has handled them
+
+
+async def change_rule(app: App) -> Schedule:
+    return await app.schedules.change("s", every="2h")
+
+
+async def deploy(app: App) -> Schedule:
+    """Start a worker with another cron text, after downtime."""
+    other = App("sqlite:///:memory:", name=app.name, settings=app.settings)
+    other.state = app.state
+    other.emit = app.emit
+    work = sleeping_task(other, Runs())
+    other.schedules.declare("s", work, cron="30 * * * *", catchup="all")
+    await other.schedules.declare_at_start()
+    return await app.schedules.get("s")
+
+
+async def pause_and_resume(app: App) -> Schedule:
+    await app.schedules.pause("s", "maintenance")
+    await app.clock.sleep(2 * HOUR)
+    return await app.schedules.resume("s")
+
+
+@pytest.mark.parametrize(
+    ("people", "reason"),
+    [(change_rule, "changed"), (deploy, "changed"), (pause_and_resume, "paused")],
+)
+@virtual
+async def test_a_change_counts_and_reports_late_ticks(
+    app: App, people: Callable[[App], Awaitable[Schedule]], reason: str
+) -> None:
+    """Without a scheduler for 5.5 h; ticks of the pause itself are not late."""
+    events, work = Events(app), sleeping_task(app, Runs())
+    app.schedules.declare("s", work, cron="0 * * * *", catchup="all")
+    await app.schedules.declare_at_start()
+    await until(app, 5.5 * HOUR)
+    assert (await app.schedules.get("s")).state == "missed"
+    schedule = await people(app)
+    assert (schedule.run_count, schedule.skipped_count) == (0, 5)
+    assert [(tick.skipped, offset(tick.due_at)) for tick in schedule.ticks] == [
+        (reason, 5 * HOUR)
+    ]
+    assert events.named("schedule.skipped") == [
+        {
+            "schedule": "s",
+            "reason": reason,
+            "count": 5,
+            "first_at": at(HOUR).isoformat(),
+            "last_at": at(5 * HOUR).isoformat(),
+            "at_least": False,
+        }
+    ]
+    assert events.named("schedule.missed") == [{"schedule": "s", "seconds": 16200.0}]
+    assert schedule.state == "active"
+    assert offset(schedule.next_at) > 5.5 * HOUR
 
 
 @virtual

@@ -315,6 +315,33 @@ async def test_pause_on_failure(app: App, end: str) -> None:
 
 @pytest.mark.parametrize("fixed_delay", [True, False])
 @virtual
+async def test_ticks_that_find_a_failed_run_are_skipped(
+    app: App, *, fixed_delay: bool
+) -> None:
+    """They are counted and logged; a fixed delay has none while it is paused."""
+    events = Events(app)
+
+    @app.task(name="work")
+    async def work() -> None:
+        raise Permanent
+
+    await app.schedules.create(
+        "s", work, every="5s", pause_on_failure=True, fixed_delay=fixed_delay
+    )
+    async with working(app):
+        await until(app, 6)
+    await until(app, 17)
+    async with working(app):
+        await until(app, 30)
+        schedule = await app.schedules.get("s")
+    lost = 0 if fixed_delay else len((10, 15))
+    assert (schedule.state, schedule.run_count) == ("paused", 1)
+    assert schedule.skipped_count == lost
+    assert events.skipped == ({"paused": lost} if lost else {})
+
+
+@pytest.mark.parametrize("fixed_delay", [True, False])
+@virtual
 async def test_it_goes_on_after_a_failure(app: App, *, fixed_delay: bool) -> None:
     fails = True
 
@@ -484,6 +511,41 @@ async def test_run_delays_the_tick_of_a_fixed_delay(app: App) -> None:
 
 
 @virtual
+async def test_run_may_be_the_last_one_of_max_runs(app: App) -> None:
+    """The schedule has ended then, and has no next tick."""
+    runs, events = Runs(), Events(app)
+    work = sleeping_task(app, runs)
+    await app.schedules.create("s", work, every="10s", max_runs=2)
+    async with working(app):
+        await until(app, 12)
+        await app.schedules.run("s")
+        schedule = await app.schedules.get("s")
+        assert (schedule.state, schedule.next_at) == ("ended", None)
+        await until(app, 30)
+    assert (runs.dues, events.skipped) == ([10, 12], {})
+
+
+@virtual
+async def test_run_in_place_of_ticks_that_wait(app: App) -> None:
+    """A run takes the place of the newest tick that waits."""
+    runs, events = Runs(), Events(app)
+    work = sleeping_task(app, runs)
+    await app.schedules.create(
+        "s", work, args=(60.0,), every="10s", overlap="queue_all", max_runs=3
+    )
+    async with working(app):
+        await until(app, 32)
+        assert (await app.schedules.get("s")).waiting == 2
+        await app.schedules.run("s", force=True)
+        schedule = await app.schedules.get("s")
+        assert (schedule.waiting, schedule.next_at) == (1, None)
+        await until(app, 200)
+        assert (await app.schedules.get("s")).run_count == 3
+    assert runs.dues == [10, 32, 20]
+    assert events.skipped == {"max_runs": 1}
+
+
+@virtual
 async def test_run_into_a_closed_queue(app: App) -> None:
     await app.schedules.create("s", sleeping_task(app, Runs()), every="1m")
     store = await app.store()
@@ -513,8 +575,8 @@ async def test_runs_by_many_people_at_once(app: App) -> None:
 
 @virtual
 async def test_a_changed_rule_drops_ticks_that_wait(app: App) -> None:
-    """They are ticks of the old rule; they are counted."""
-    runs = Runs()
+    """They are ticks of the old rule; they are counted, and logged."""
+    runs, events = Runs(), Events(app)
     work = sleeping_task(app, runs)
     await app.schedules.create("s", work, args=(60.0,), every="5s", overlap="queue_all")
     async with working(app):
@@ -523,6 +585,7 @@ async def test_a_changed_rule_drops_ticks_that_wait(app: App) -> None:
         schedule = await app.schedules.change("s", every="1h")
         assert (schedule.waiting, schedule.skipped_count) == (0, 3)
         assert schedule.ticks[-1].skipped == "changed"
+        assert events.skipped == {"changed": 3}
         await until(app, 80)
     assert runs.dues == [5]
 

@@ -152,14 +152,19 @@ async def test_runs_of_every_length(app: App, overlap: str) -> None:
         await app.schedules.pause("s")
 
 
+@pytest.mark.parametrize("overlap", OVERLAPS)
 @virtual
-async def test_a_run_that_waits_for_its_retry_goes_on(app: App) -> None:
-    @app.task(name="work", retry=Retry(3, base=60))
+async def test_a_run_that_waits_for_its_retry_goes_on(app: App, overlap: Any) -> None:
+    @app.task(name="work", retry=Retry(3, base=60, jitter=False))
     async def work() -> None:
         raise ValueError
 
-    await app.schedules.create("s", work, every="5s", end=at(15))
+    await app.schedules.create("s", work, every="5s", end=at(15), overlap=overlap)
     async with working(app):
         await until(app, AFTER_THEM)
-        assert counts(await app.schedules.get("s")) == WHILE_IT_GOES_ON["skip"]
+        assert counts(await app.schedules.get("s")) == WHILE_IT_GOES_ON[overlap]
+        states = Counter(job.state for job in [job async for job in app.jobs()])
+        assert states["scheduled"] == (3 if overlap == "allow" else 1)
+        assert states["cancelled"] == (2 if overlap == "cancel_previous" else 0)
+        await app.schedules.pause("s")
         await app.jobs(state="scheduled").cancel()

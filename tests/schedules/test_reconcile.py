@@ -14,9 +14,12 @@ from durio.ports.lease import WorkerInfo
 from durio.schedules import Schedule
 from tests.faults.faulty_store import FaultyStore
 from tests.schedules.schedule_harness import (
+    DAY,
+    HOUR,
     MINUTE,
     Events,
     Runs,
+    at,
     body_of,
     offset,
     record_of,
@@ -28,6 +31,7 @@ from tests.schedules.schedule_harness import (
 )
 from tests.unit.app.app_harness import virtual, working
 
+EXCLUDED = ["2027-01-15", "2027-01-16", "2027-01-17"]
 V1, V2, PEOPLE = {"every": "5m"}, {"every": "7m"}, {"every": "11m"}
 INTERVALS = {300.0: "v1", 420.0: "v2", 660.0: "people"}
 
@@ -73,6 +77,21 @@ async def delete(app: App) -> None:
     await app.schedules.delete("s")
 
 
+async def pause_and_resume(app: App) -> None:
+    await pause(app)
+    await app.schedules.resume("s")
+
+
+async def edit_and_reset(app: App) -> None:
+    await edit(app)
+    await app.schedules.reset("s")
+
+
+async def edit_and_pause(app: App) -> None:
+    await edit(app)
+    await pause(app)
+
+
 class Found(NamedTuple):
     """A schedule after people and the second version of the code."""
 
@@ -89,10 +108,19 @@ STORIES: dict[tuple[Any, str], Found | None] = {
     (leave, "removed"): Found("v1", "paused", "code"),
     (edit, "same"): Found("people", "active", "manual", "v1"),
     (edit, "changed"): Found("people", "active", "manual", "v2"),
-    (edit, "removed"): Found("people", "active", "manual", "v1"),
+    (edit, "removed"): Found("people", "active", "manual"),
     (pause, "same"): Found("v1", "paused", "code"),
     (pause, "changed"): Found("v2", "paused", "code"),
     (pause, "removed"): Found("v1", "paused", "code"),
+    (pause_and_resume, "same"): Found("v1", "active", "code"),
+    (pause_and_resume, "changed"): Found("v2", "active", "code"),
+    (pause_and_resume, "removed"): Found("v1", "paused", "code"),
+    (edit_and_reset, "same"): Found("v1", "active", "code"),
+    (edit_and_reset, "changed"): Found("v2", "active", "code"),
+    (edit_and_reset, "removed"): Found("v1", "paused", "code"),
+    (edit_and_pause, "same"): Found("people", "paused", "manual", "v1"),
+    (edit_and_pause, "changed"): Found("people", "paused", "manual", "v2"),
+    (edit_and_pause, "removed"): Found("people", "paused", "manual"),
     (delete, "same"): Found("v1", "active", "code"),
     (delete, "changed"): Found("v2", "active", "code"),
     (delete, "removed"): GONE,
@@ -128,7 +156,7 @@ async def test_people_and_the_next_version(
         return
     schedule = await app.schedules.get("s")
     assert found(schedule) == expected
-    if people is pause:
+    if people in {pause, edit_and_pause}:
         assert schedule.note is not None
         assert schedule.note.endswith("maintenance"), "still the words of people"
 
@@ -225,9 +253,53 @@ async def test_a_later_declaration_resumes(app: App) -> None:
     await app.schedules.declare_at_start()
     schedule = await app.schedules.get("s")
     assert (schedule.state, schedule.note) == ("active", None)
+    assert schedule.skipped_count == 5, "late before the pause, which is at 5 min"
     await turns(await ticker_of(app), 2 * MINUTE)
     assert await tick_times(app, "s") == [7 * MINUTE, 8 * MINUTE]
-    assert (await app.schedules.get("s")).skipped_count == 0
+    assert (await app.schedules.get("s")).skipped_count == 5
+
+
+@virtual
+async def test_people_may_resume_what_the_code_no_longer_declares(app: App) -> None:
+    """It is theirs then, so the leader does not pause it again."""
+    app.schedules.declare("s", sleeping_task(app, Runs()), **V1)
+    await app.schedules.declare_at_start()
+    looking = await undeclared(app)
+    await look_for(looking, minutes=6)
+    await app.schedules.resume("s")
+    await look_for(looking, minutes=12)
+    schedule = await app.schedules.get("s")
+    assert (schedule.note, schedule.origin) == (None, "manual")
+    assert schedule.next_at is not None, "the leader has not paused it again"
+    with pytest.raises(InvalidSchedule, match="no code declares"):
+        await app.schedules.reset("s")
+
+
+@virtual
+async def test_a_changed_schedule_that_the_code_drops(app: App) -> None:
+    """It goes on as people said, and cannot be given back to code that is gone."""
+    app.schedules.declare("s", sleeping_task(app, Runs()), **V1)
+    await app.schedules.declare_at_start()
+    await edit(app)
+    edited = await app.schedules.get("s")
+    looking = await undeclared(app)
+    await look_for(looking, minutes=4)
+    assert found(await app.schedules.get("s")).code == "v1"
+    await look_for(looking, minutes=2)
+    schedule = await app.schedules.get("s")
+    assert found(schedule) == Found("people", "active", "manual")
+    assert (schedule.next_at, schedule.version) == (edited.next_at, edited.version)
+    with pytest.raises(InvalidSchedule, match="no code declares the schedule 's'"):
+        await app.schedules.reset("s")
+    assert found(await app.schedules.get("s")) == found(schedule)
+    await app.schedules.change("s", max_runs=9, version=edited.version)
+    written = (await record_of(app, "s")).version
+    await look_for(looking, minutes=6)
+    assert (await record_of(app, "s")).version == written, "nothing is left to do"
+    await app.schedules.declare_at_start()
+    assert found(await app.schedules.get("s")).code == "v1"
+    await app.schedules.reset("s")
+    assert found(await app.schedules.get("s")) == Found("v1", "active", "code")
 
 
 @virtual
@@ -286,7 +358,7 @@ async def test_the_leader_pauses_only_what_it_has_read(app: App) -> None:
     before = await record_of(app, "s")
     await app.clock.sleep(MINUTE)
     await edit(app)
-    await looking._pause(before)
+    await looking._end_declaration(before)
     assert found(await app.schedules.get("s")) == Found(
         "people", "active", "manual", "v1"
     )
@@ -331,6 +403,31 @@ async def test_the_leader_looks_at_all_schedules(app: App) -> None:
     await look_for(await undeclared(app), minutes=6)
     states = {schedule.state for schedule in await app.schedules.list()}
     assert states == {"paused"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "rule"),
+    [
+        ({"at": at(-HOUR)}, "Once, at 2027-01-15 07:00:00+00:00"),
+        (
+            {"cron": "0 9 * * *", "end": at(2 * DAY), "exclude": EXCLUDED},
+            "At 09:00 every day (UTC), except on 2027-01-15, 2027-01-16, 2027-01-17",
+        ),
+    ],
+)
+@virtual
+async def test_a_declaration_without_a_tick(
+    app: App, choices: dict[str, Any], rule: str
+) -> None:
+    """It is stored as ended, with one warning: at import no store has the time."""
+    events, work = Events(app), sleeping_task(app, Runs())
+    app.schedules.declare("s", work, **choices)
+    for _ in range(2):
+        await app.schedules.declare_at_start()
+    assert (await app.schedules.get("s")).state == "ended"
+    warnings = events.named("schedule.never_due")
+    assert len(warnings) == 1
+    assert warnings[0] == {"schedule": "s", "rule": rule}
 
 
 # --- back to the code

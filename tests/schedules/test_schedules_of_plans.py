@@ -129,8 +129,9 @@ async def test_a_failed_plan_pauses_its_schedule(app: App) -> None:
     async with working(app):
         await until(app, 12)
         schedule = await app.schedules.get("s")
-    (tick,) = schedule.ticks
+    tick, found_by = schedule.ticks
     assert (schedule.state, schedule.run_count) == ("paused", 1)
+    assert (found_by.run, found_by.skipped) == (None, "paused")
     why = f"run {tick.run} failed"
     assert events.named("schedule.paused") == [{"schedule": "s", "why": why}]
     assert len(handled) == 1

@@ -350,15 +350,13 @@ def limit_of(running: list[Wish | None]) -> float:
 
 def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
     """Whether a process had started this job and not yet reported its end."""
-    own = [
-        e
-        for e in case.of(n, "start", "end", "refused", "repeat")
-        if e.node == node and since <= e.at < at - FINAL_OUTCOME_SECONDS
+    starts = [
+        e.at for e in case.of(n, "start") if e.node == node and since <= e.at < at
     ]
-    last = [
-        e.what for e in case.of(n, "start") if e.node == node and since <= e.at < at
-    ]
-    return bool(last) and (not own or own[-1].what == "start")
+    return bool(starts) and not any(
+        e.node == node and starts[-1] <= e.at < at - FINAL_OUTCOME_SECONDS
+        for e in case.of(n, "end", "refused", "repeat")
+    )
 
 
 def last_still_seconds(case: Case, node: str, since: float, at: float) -> float:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from durio.model.breaker import load_breaker
 from durio.model.effects import Effects
-from durio.model.ids import id_text
+from durio.model.ids import id_bytes, id_text
 from durio.model.job import RUNNING, Claim, NewJob, StoredJob
 from durio.model.outcome import Outcome, OutcomeKind, RescuedJob
 from durio.model.plan_payload import plan_place_of
@@ -24,6 +25,12 @@ from durio.ports.exchange import Exchanged
 from durio.ports.store import Store
 from durio.ports.upkeep import Rescued
 from tests.job_counts import count_jobs
+from tests.simulation.gate_recorder import (
+    LOOK_EVERY,
+    WRITES,
+    taken_places,
+    wrong_gates,
+)
 from tests.simulation.schedule_recorder import ScheduleRecorder
 from tests.simulation.world import Node, World
 
@@ -33,6 +40,7 @@ ALL_NODES = "*"
 OVER = {"end", "repeat", "refused"}
 PLAN_JOBS_FIRST = 100_000  # numbers of jobs of plans and schedules begin here
 PLANS = "plan:"  # begin of the kind of records that plans have
+BREAKERS = "breaker:"
 
 
 class LedgerLine(NamedTuple):
@@ -79,6 +87,7 @@ class Ledger:
         self.number_of: dict[bytes, int] = {}
         self.leaves: dict[str, Any] = {}  # how each leaf of a plan behaves, by its name
         self.job_of_leaf: dict[str, str] = {}  # id of its job
+        self.broken: list[tuple[float, float]] = []  # when the service fails
         self.starts: Counter[int] = Counter()
         self.running_jobs: defaultdict[str, set[int]] = defaultdict(
             set
@@ -147,12 +156,15 @@ class CallRecorder:
         # Kind and name of a record -> the number of its plan, and what was noted last.
         self.plans: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
         self.schedules = ScheduleRecorder(ledger)
+        self._writes = 0
 
     def executed(
         self, node: Node, method: str, args: tuple[Any, ...], answer: Any
     ) -> None:
         """Record a call that the store has executed."""
         self.ledger.calls[method] += 1
+        self._writes += method in WRITES
+        self._look_sometimes(node, method)
         match method:
             case "enqueue":
                 self._stored(node, args[0], answer)
@@ -173,6 +185,17 @@ class CallRecorder:
                 self._note_plans(node)
             case _:
                 pass
+
+    def _look_sometimes(self, node: Node, method: str) -> None:
+        if method in WRITES and self._writes % LOOK_EVERY == 0:
+            self.look_at_gates(node.name)
+
+    def look_at_gates(self, node: str, *, is_over: bool = False) -> None:
+        """Note what is wrong with the gates; at the end also places that are taken."""
+        wrong = wrong_gates(self.store)
+        wrong += taken_places(self.store) if is_over else []
+        if wrong or is_over:
+            self.ledger.note(node, "gates", wrong=wrong)
 
     def _stored(
         self, node: Node, jobs: Sequence[NewJob], answers: Sequence[Enqueued]
@@ -265,7 +288,21 @@ class CallRecorder:
         if answer.conflict is None:
             self.schedules.committed(node, effects, answer)
             self._note_jobs(node, effects)
+            self._note_breakers(node, effects)
         self._note_plans(node)
+
+    def _note_breakers(self, node: Node, effects: Effects) -> None:
+        for put in effects.puts:
+            if not put.kind.startswith(BREAKERS) or put.body is None:
+                continue
+            breaker = load_breaker(put.body)
+            assert breaker is not None
+            numbers = self.ledger.number_of
+            probes = [numbers[id_bytes(job)] for job in breaker.probes]
+            state, period = breaker.state, breaker.period
+            self.ledger.note(
+                node.name, "breaker", state=state, period=period, probes=probes
+            )
 
     def _note_jobs(self, node: Node, effects: Effects) -> None:
         """Note the jobs of plans, and the handlers of a failure."""
@@ -320,7 +357,7 @@ def is_no_success(outcome: Outcome) -> bool:
 def number_in(payload: bytes) -> int:
     """Return the number that a producer gave this job: every task has a parameter `n`."""
     _args, kwargs = msgspec.json.decode(payload)
-    return int(kwargs["n"])
+    return int(kwargs.get("item", kwargs)["n"])  # the item of a batch task
 
 
 def last_argument(payload: bytes) -> str:

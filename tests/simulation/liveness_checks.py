@@ -23,6 +23,8 @@ WAKEUP_SECONDS = 10.0
 LOCKED_SECONDS = 3.0  # after a lock is gone: several rounds over all keys of a world
 DEATH_REPORT_SECONDS = 15.0
 RESTART_SECONDS = 60.0  # after healing, when every worker is replaced
+# For a worker with its code, for a limit, or for a breaker.
+MAY_WAIT = {"modern", "limited", "behind"}
 NEVER_FAIL = {
     *("plain", "delayed", "keyed", "tight", "cancelled", "modern", "telling"),
     *("snoozing", "blocking"),
@@ -166,7 +168,7 @@ def no_worker_is_deaf(case: Case) -> Iterator[Violation]:
     idle = idle_times(case)
     for n, wish in case.wishes.items():
         stored = [e for e in case.of(n, "stored") if e.fields["fate"] == "new"]
-        may_wait = wish.kind == "modern" or wish.cancel_seconds is not None
+        may_wait = wish.kind in MAY_WAIT or wish.cancel_seconds is not None
         if not stored or wish.delay_seconds or may_wait:
             continue
         claims = case.of(n, "claim")

@@ -21,13 +21,17 @@ from durio.stores.sqlite.store import SqliteStore
 from durio.worker.worker import Worker
 from tests.job_counts import count_jobs
 from tests.simulation import (
+    breaker_checks,
     control_checks,
+    limit_checks,
     liveness_checks,
     nemesis,
     plan_checks,
     schedule_checks,
     workload,
 )
+from tests.simulation.batch_wishes import with_batches
+from tests.simulation.breaker_workload import SERVICE, broken_spans
 from tests.simulation.checks import STOP_SECONDS, Case, Violation, judge
 from tests.simulation.ledger import ALL_NODES, CallRecorder, Ledger, at_once
 from tests.simulation.nemesis import STEP_SECONDS_MAX, Fault, Nemesis
@@ -201,7 +205,12 @@ class Scenario:
             chance("jobs"), began, knobs.seconds, knobs.jobs, is_calm=knobs.is_calm
         )
         wishes = workload.with_plans(chance("plans"), jobs, knobs.seconds)
-        return workload.with_schedules(chance("schedules"), wishes, knobs.seconds)
+        wishes = workload.with_schedules(chance("schedules"), wishes, knobs.seconds)
+        wishes = workload.with_limited(chance("limits"), wishes, knobs.seconds)
+        wishes = with_batches(chance("batches"), wishes, knobs.seconds)
+        breakers = chance("breakers")
+        broken = self.ledger.broken = broken_spans(breakers, began, knobs.seconds)
+        return workload.with_behind(breakers, wishes, knobs.seconds, broken)
 
     def draw_faults(self, began: float) -> list[Fault]:
         """Return all faults, in order of time."""
@@ -227,6 +236,8 @@ class Scenario:
             + control_checks.judge(case)
             + plan_checks.judge(case)
             + schedule_checks.judge(case)
+            + limit_checks.judge(case)
+            + breaker_checks.judge(case)
         )
         return Played(
             self.world.seed,
@@ -254,6 +265,7 @@ class Scenario:
         self.healed_at = self.world.seconds
         self.is_old.clear()
         await self.until_over()
+        self.recorder.look_at_gates(ALL_NODES, is_over=True)
         return await self.everything()
 
     async def until_over(self) -> None:
@@ -301,7 +313,8 @@ class Scenario:
         link = link_type(
             node, self.recorder, *troubles, trip_seconds=self.knobs.trip_seconds
         )
-        app = app_on(node, link, name=NAME, settings=self.knobs.settings)
+        options: dict[str, Any] = {"name": NAME, "breakers": [SERVICE]}
+        app = app_on(node, link, settings=self.knobs.settings, **options)
         app.emit.subscribers.clear()
         return app
 

@@ -211,6 +211,10 @@ def is_next(
     low, high = period
     rule, next_at = after.rule, after.next_at
     until = max(high, highest)  # ticks until then may have been handled
+    if before is not None and has_same_pace(before.rule, rule):
+        return is_same_time(next_at, before.next_at) or is_first(
+            rule, next_at, low, until
+        )
     if before is None or times_of(before.rule) != times_of(rule):
         is_anchored = rule.is_cron or low <= rule.anchor <= high
         since = low if rule.is_cron else rule.anchor
@@ -231,6 +235,16 @@ def is_first(
         return latest > rule.end if tick is None else since < tick <= latest
     first, last = rule.after(since) or math.inf, rule.after(until) or math.inf
     return first - ROUNDING_SECONDS <= (tick or math.inf) <= last + ROUNDING_SECONDS
+
+
+def has_same_pace(one: ScheduleRule, other: ScheduleRule) -> bool:
+    """Whether only the end of an interval differs: its ticks stay at their times."""
+    is_moved = times_of(one) != times_of(other)
+    return (
+        is_moved
+        and not one.is_cron
+        and times_of(one) == times_of(replace(other, end=one.end))
+    )
 
 
 def times_of(rule: ScheduleRule) -> ScheduleRule:

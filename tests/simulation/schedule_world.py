@@ -6,7 +6,7 @@ makes ticks while it leads. In some worlds all of them make ticks at once.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -72,6 +72,8 @@ class SchedulerWorld:
     world: World
     wishes: Sequence[Wish]
     is_led: bool = True
+    lease_seconds: float = LEASE_SECONDS
+    look_seconds: float = 0.2  # how often one that does not lead looks whether it does
     knobs: Knobs = field(init=False)
     ledger: Ledger = field(init=False)
     store: SqliteStore = field(init=False)
@@ -96,7 +98,7 @@ class SchedulerWorld:
             self.ledger,
             self.troubles,
             self.schedulers,
-            LEASE_SECONDS,
+            self.lease_seconds,
             pause_queue=nothing,
             restart=self.restart,
             terminate=nothing,
@@ -134,15 +136,20 @@ class SchedulerWorld:
             app.emit,
             worker_id=lambda: number,
             is_fresh=lambda: True,
-            lease_seconds=LEASE_SECONDS,
+            lease_seconds=self.lease_seconds,
         )
         ticker = Ticker(link, node.clock, app.emit, NAME, ClientTickMaker(app))
-        turn = leader.while_leading(ticker.turn, 0.2) if self.is_led else ticker.turn
+        turn = self.turn_of(ticker)
+        if self.is_led:
+            turn = leader.while_leading(turn, self.look_seconds)
         start = asyncio.get_running_loop().create_task
         tasks = [start(run_forever("ticker", turn, node.clock, app.emit))]
         if self.is_led:
             tasks.append(start(leader.run()))
         await asyncio.gather(*tasks)
+
+    def turn_of(self, ticker: Ticker) -> Callable[[], Awaitable[float]]:
+        return ticker.turn
 
     async def produce(self, node: Node) -> None:
         """Create the schedules, and change them."""

@@ -15,8 +15,10 @@ from msgspec.structs import asdict
 from tests.checkout import commit
 from tests.figures import percentile
 from tests.simulation import (
+    breaker_checks,
     checks,
     control_checks,
+    limit_checks,
     liveness_checks,
     plan_checks,
     schedule_checks,
@@ -40,6 +42,8 @@ def invariants() -> dict[str, str]:
         *control_checks.CHECKS,
         *plan_checks.CHECKS,
         *schedule_checks.CHECKS,
+        *limit_checks.CHECKS,
+        *breaker_checks.CHECKS,
     ):
         meaning = check.__name__.replace("_", " ")
         source = inspect.getsource(check)

@@ -6,7 +6,7 @@ job in the ledger.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -16,10 +16,14 @@ from durio import App, Context, Job, Permanent, QueueFull, Retry, Snooze
 from durio.app.tasks import Task
 from durio.errors import DurioError, KeyConflict, StoreError
 from durio.keys import while_active
+from durio.limits import Batch
 from durio.model.ids import id_bytes
 from durio.model.job import PRIORITY_DEFAULT
 from durio.worker.middleware import HookEvent
+from tests.simulation.batch_workload import BATCH_SIZE, BATCH_WAIT, BatchTasks
+from tests.simulation.breaker_workload import SERVICE, call_of, service_calls
 from tests.simulation.ledger import Ledger
+from tests.simulation.limit_workload import LIMITS, limited_times
 from tests.simulation.network import LOCKED
 from tests.simulation.plan_workload import (
     PLANS_MAX,
@@ -61,6 +65,9 @@ TASK_OF = {
     "blocking": "blocking",
     "poison": "poison",
     "modern": "modern",
+    "limited": "limited",
+    "behind": "behind",
+    "batch": "gather",
 }
 ARGUMENTS_OF = {
     "flaky": ("seconds", "count"),
@@ -70,6 +77,7 @@ ARGUMENTS_OF = {
     "telling": ("seconds", "count"),
     "endless": (),
     "poison": (),
+    "batch": ("seconds", "count"),
 }
 
 Die = Callable[[Node, int], None]
@@ -202,6 +210,32 @@ def with_schedules(chance: Random, wishes: list[Wish], seconds: float) -> list[W
     return sorted([*wishes, *schedules], key=lambda one: (one.at, one.n))
 
 
+def with_limited(chance: Random, wishes: list[Wish], seconds: float) -> list[Wish]:
+    """Add jobs with limits, from their own random numbers."""
+    began, first = wishes[0].at, max(wish.n for wish in wishes) + 1
+    limited = [
+        Wish(n, at, "limited", min(chance.expovariate(1 / 2), 8.0))
+        for n, at in enumerate(limited_times(chance, began, seconds), first)
+    ]
+    return sorted([*wishes, *limited], key=lambda one: (one.at, one.n))
+
+
+def with_behind(
+    chance: Random,
+    wishes: list[Wish],
+    seconds: float,
+    broken: Sequence[tuple[float, float]],
+) -> list[Wish]:
+    """Add jobs behind a breaker, from their own random numbers."""
+    first = max(wish.n for wish in wishes) + 1
+    calls = service_calls(chance, wishes[0].at, seconds, broken)
+    behind = [
+        Wish(n, at, "behind", took, ends=frozenset({"done", "dead"}))
+        for n, (at, took) in enumerate(calls, first)
+    ]
+    return sorted([*wishes, *behind], key=lambda one: (one.at, one.n))
+
+
 class Acts:
     """What the tasks do, in one process; each writes to the ledger."""
 
@@ -304,9 +338,20 @@ def tasks_of(
         name: app.task(name=name, retry=QUICK_RETRY, timeout=limits)(act)
         for name, act in declared.items()
     }
+    tasks["limited"] = app.task(
+        name="limited", retry=QUICK_RETRY, timeout=limits, **LIMITS
+    )(acts.work)
+    tasks["behind"] = app.task(
+        name="behind", retry=QUICK_RETRY, timeout=limits, breaker=SERVICE.name
+    )(call_of(node, ledger))
     plans = PlanTasks(node, ledger)
     tasks["leaf"] = app.task(name="leaf", retry=QUICK_RETRY, timeout=limits)(plans.leaf)
     tasks["handler"] = app.task(name="handler", retry=QUICK_RETRY)(plans.handler)
+    batch = Batch(BATCH_SIZE, BATCH_WAIT)
+    gather: Any = app.task(
+        name="gather", batch=batch, retry=QUICK_RETRY, timeout=limits
+    )(BatchTasks(node, ledger).gather)
+    tasks["gather"] = gather
     schedules = ScheduleTasks(node, ledger)
     tasks["tick"] = app.task(name="tick", retry=QUICK_RETRY)(schedules.tick)
     tasks["endless"] = app.task(name="endless", timeout=(SOFT_SECONDS, 5), retry=1)(
@@ -370,6 +415,8 @@ class Producer:
         arguments: dict[str, Any] = {"n": wish.n}
         for name in ARGUMENTS_OF.get(kind, ("seconds",)):
             arguments[name] = getattr(wish, name)
+        if kind == "batch":
+            arguments = {"item": arguments}
         return await task.options(**options).enqueue(**arguments)
 
     async def _cancel(self, wish: Wish, job: Job[Any]) -> None:

@@ -26,6 +26,7 @@ PUBLIC = {
     "durio": "__init__.py",
     "durio.errors": "errors.py",
     "durio.keys": "keys.py",
+    "durio.limits": "limits.py",
     "durio.plans": "plans.py",
     "durio.queues": "queues.py",
     "durio.schedules": "schedules.py",

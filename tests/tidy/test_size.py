@@ -20,13 +20,16 @@ FUNCTION_LINES_MAX = 60
 # path, or path:function -> (its own cap, why splitting would hurt the reader), as in
 #   "workflow/eventloop.py": (520, "asyncio wants one class with every loop method"),
 ALLOWED: dict[str, tuple[int, str]] = {
-    "app/app.py": (480, "one class: all that users call on an App"),
+    "app/app.py": (510, "one class: all that users call on an App"),
     "cli/queues.py": (
         530,
         "the commands of one group, and the drain that one of them waits for",
     ),
     "cli/worker.py": (440, "one command: its flags, its checks and its start"),
     "cli/workers.py": (500, "the commands of one group, and the protocol they share"),
+    "maintenance/plans.py": (410, "one state machine: what follows the end of a job"),
+    "model/errors.py": (420, "the list of all errors that users see"),
+    "model/options.py": (460, "the table of options, and what is made from it"),
     "stores/postgres/checks.py": (480, "a list of independent checks for the doctor"),
     "stores/postgres/connections.py": (
         700,
@@ -46,12 +49,14 @@ ALLOWED: dict[str, tuple[int, str]] = {
         "a request, the transaction that it sees, and how that begins and ends",
     ),
     "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
-    "worker/slots.py": (430, "one owner of all attempts"),
+    "worker/slots.py": (465, "one owner of all attempts"),
     "worker/supervisor.py": (420, "one state machine over all processes"),
     "tests/conformance/bulk.py": (420, "one capability has one chapter"),
     "tests/conformance/commit.py": (420, "one capability has one chapter"),
-    "tests/conformance/exchange.py": (420, "one capability has one chapter"),
+    "tests/conformance/exchange.py": (425, "one capability has one chapter"),
     "tests/conformance/on_end.py": (450, "one capability has one chapter"),
+    "tests/simulation/workload.py": (430, "every kind of job, and how each must end"),
+    "tests/conformance/waits.py": (420, "one capability has one chapter"),
     "tests/simulation/world.py": (
         440,
         "virtual time, the nodes and their loops take turns by one rule",

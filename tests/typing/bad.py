@@ -16,6 +16,7 @@ from good import (
     bare,
     bill,
     crunch,
+    embed,
     forget,
     half,
     high,
@@ -37,6 +38,7 @@ from good import (
 
 from durio import App, Context, Job, Retry, Signature, State
 from durio import Jobs  # E no such name
+from durio.limits import Batch
 from durio.plans import chain, chord, group
 
 
@@ -126,6 +128,12 @@ async def bad_links() -> None:
     chain(send.s(1, to="a"), half.s())  # E a text into a float
     chain(send.s(1, to="a"), length.s(), longest.s(3))  # E a number into a list
     chain(length("a"))  # E a call, not a signature
+    chain([length("a")])  # E calls, not signatures
+    chain(["a", "b"])  # E texts, not signatures
+    chain(length.s(), half.s(), longest.s(3))  # E a float into a list
+    chain(send.si(1, to="a"), half.s())  # E a text into a float
+    whole = chain(send.s(1, to="a"), length.s())
+    send.s(1, to="a") | whole  # E has its argument already
 
 
 async def bad_groups() -> None:
@@ -144,6 +152,9 @@ async def bad_groups() -> None:
     length.s("a").on_error(total.s())  # E takes no PlanFailure
     length.s("a").on_error(nothing.s())  # E takes nothing
     (length.s("a") | half.s()).options(delay=3)  # E no option of a plan
+    (length.s() | half.s()).options(delay=3)  # E no option of a plan
+    length.s().options(queue="low")  # E options come before the arguments
+    send.s(1, to="a") | chord([length.s("a")], total.s())  # E has its argument already
     (length.s("a") | half.s()).kind = "group"  # E a plan is frozen
     length.s().on_error(alert)  # E forgotten .s()
 
@@ -239,3 +250,21 @@ async def bad_untyped() -> None:
     await untyped_first.enqueue({"a": 1}, n=2)
     await untyped_first.enqueue()  # E pyright: it is still an argument
     await untyped_first.enqueue(1, "x")  # E pyright: wrong type behind it
+
+
+async def bad_batches() -> None:
+    await embed.enqueue(["a"])  # E a list is no item
+    await embed.enqueue(5)  # E wrong type of an item
+    await embed.enqueue("a", "b")  # E one item
+    await embed("a")  # E a plain call takes a list
+    wrong: Job[list[float]] = await embed.enqueue("a")  # E one result
+
+
+@app.task(batch=64)  # E a Batch
+async def numbered_batch(items: list[str]) -> list[str]:
+    return items
+
+
+@app.task(batch=Batch(64))  # E it takes no list
+async def no_list(item: int) -> list[int]:
+    return [item]

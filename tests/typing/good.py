@@ -24,12 +24,13 @@ from durio import (
     Cron,
     Job,
     JobDetails,
-    JobError,
     JobStatus,
     Retry,
     Signature,
     State,
 )
+from durio.limits import Batch, Err, Ok
+from durio.model.job import JobError
 from durio.plans import (
     Collected,
     Complete,
@@ -37,6 +38,7 @@ from durio.plans import (
     ImmutablePlan,
     NamedSignature,
     Partial,
+    PartialPlan,
     Plan,
     PlanFailure,
     PlanJob,
@@ -426,7 +428,8 @@ def links() -> None:
     # An int goes into a float.
     assert_type(send.s(1, to="a") | length.s() | half.s(), Plan[float])
     assert_type(add.s(1, 2) | add.s(b=3) | crunch.s(digits=1), Plan[float])
-    assert_type(length.s() | half.s(), Partial[str, float])
+    assert_type(length.s() | half.s(), PartialPlan[str, float])
+    assert_type(length.s() | half.s() | crunch.s(digits=1), PartialPlan[str, float])
     assert_type(send.s(1, to="a") | resize.s(width=3), Plan[bytes])
     assert_type(send.s(1, to="a") | nothing.si(), Plan[int])
     assert_type(nothing.si() | add.s(1), ImmutablePlan[int])
@@ -440,19 +443,38 @@ def chains() -> None:
     assert_type(chain(send.s(1, to="a"), length.s(), add.s(2)), Plan[int])
     assert_type(chain(send.s(1, to="a"), length.s(), add.s(2), half.s()), Plan[float])
     assert_type(chain(add.s(1, 2), *[add.s(b=n) for n in range(9)]), Plan[int])
-    assert_type(chain(length.s(), half.s()), Partial[str, float])
+    assert_type(chain(length.s(), half.s()), PartialPlan[str, float])
+    to_bytes = chain(send.s(to="a"), length.s(), send.s(to="b"), resize.s(3))
+    assert_type(to_bytes, PartialPlan[int, bytes])
+    assert_type(chain(add.s(1), *[add.s(b=n) for n in range(9)]), PartialPlan[int, int])
+    free = chain(send.si(1, to="a"), length.s())
+    assert_type(free, ImmutablePlan[int])
+    assert_type(length.s("a") | free, Plan[int])
+    assert_type(length.s("a") | chain(nothing.si()), Plan[int])
+    assert_type(chain(nothing.si(), *[add.s(n) for n in range(9)]), ImmutablePlan[int])
+    # An iterable of members.
+    assert_type(chain([add.si(1, 2), add.si(3, 4)]), ImmutablePlan[int])
+    assert_type(chain(add.s(n) for n in range(9)), PartialPlan[int, int])
+    assert_type(chain([add.s(1, 2), add.s(3)]), Plan[Any])
+    assert_type(chain([send.s(1, to="a"), length.s(), half.s()]), Plan[Any])
 
 
 def groups(paths: list[str]) -> None:
     assert_type(group(length.s("a"), length.s("b")), Plan[list[int]])
     assert_type(group(length.s(p) for p in paths), Plan[list[int]])
     assert_type(group(length.si(p) for p in paths), ImmutablePlan[list[int]])
-    assert_type(group(length.s(), resize.s(3) | nothing.si()), Partial[str, list[int]])
+    fan_out = group(length.s(), resize.s(3) | nothing.si())
+    assert_type(fan_out, PartialPlan[str, list[int]])
     assert_type(length.s("a") | group(nothing.si(), nothing.si()), Plan[list[int]])
     assert_type(send.s(1, to="a") | group(length.s(), length.s()), Plan[list[int]])
     assert_type(group([send.s(1, to="a")]) | longest.s(10), Plan[str])
     assert_type(chord([send.s(n, to="a") for n in range(3)], longest.s(10)), Plan[str])
-    assert_type(chord([length.si(p) for p in paths], total.s()), Plan[int])
+    assert_type(chord([length.s(p) for p in paths], total.s()), Plan[int])
+    free = chord([length.si(p) for p in paths], total.s())
+    assert_type(free, ImmutablePlan[int])
+    assert_type(length.s("a") | free, Plan[int])
+    assert_type(chord(group(nothing.si()), total.s()), ImmutablePlan[int])
+    assert_type(chord([length.s(), length.s()], total.s()), PartialPlan[str, int])
     assert_type(chord(group(length.s(p) for p in paths), total.s()), Plan[int])
     collected = group((length.s(p) for p in paths), on_error="collect")
     assert_type(collected, Plan[Collected[int]])
@@ -485,9 +507,13 @@ async def stored_plans() -> None:
     assert_type(await plan.result(timeout=30), int)
     assert_type(await plan, int)
     assert_type(await plan.counts(), dict[State, int])
-    later = await (length.s() | half.s()).enqueue("a")
-    assert_type(later, Job[float] | PlanJob[float])
-    assert_type(await later.result(timeout="30s"), float)
+    later = (length.s() | half.s()).on_error(alert.s()).options(queue="low", key="k")
+    assert_type(later, PartialPlan[str, float])
+    assert_type(await later.enqueue("a"), PlanJob[float])
+    assert_type(later.enqueue_sync("a"), PlanJob[float])
+    assert_type(await (await later.enqueue("a")).result(timeout="30s"), float)
+    assert_type(await length.s().enqueue("a"), Job[int])
+    assert_type(length.s().enqueue_sync("a"), Job[int])
     assert_type(length.map(["a"]).enqueue_sync().results_sync(), list[int])
     assert_type((await (await app.plan("0198")).status()).failed_node, str | None)
 
@@ -533,3 +559,39 @@ async def schedules() -> None:
     assert_type(made, Schedule)
     assert_type(made.next_at, datetime | None)
     assert_type(await app.schedules.pause("user-42", "holiday"), Schedule)
+
+
+# --- batches
+
+
+@app.task(batch=Batch(64, "50ms"))
+async def embed(texts: list[str]) -> list[float]:
+    return [float(len(text)) for text in texts]
+
+
+@app.task(batch=Batch(64), queue="mail")
+async def push(ctx: Context[Deps], ids: list[int]) -> list[Ok[str] | Err | Retry]:
+    return [Ok(f"{ctx.deps.smtp}/{one}") for one in ids]
+
+
+@app.task(batch=Batch(size=8, wait=0.5))
+def label(pages: list[bytes]) -> list[str | Err]:
+    return [str(len(page)) for page in pages]
+
+
+@app.task(batch=Batch(8), name="count_words")
+def count_words(ctx: Context, pages: list[str]) -> tuple[Ok[int] | int | None, ...]:
+    return tuple(job.attempt for job, _ in zip(ctx.jobs, pages, strict=True))
+
+
+async def batches(ctx: Context[Deps]) -> None:
+    assert_type(await embed.enqueue("a"), Job[float])
+    assert_type(await push.options(delay="5m").enqueue(5), Job[str])
+    assert_type(label.enqueue_sync(b"a"), Job[str])
+    assert_type(await count_words.enqueue("a"), Job[int | None])
+    assert_type(await embed.enqueue_many([("a",), ("b",)]), list[Job[float]])
+    assert_type(embed.map(["a", "b"]), ImmutablePlan[list[float]])
+    assert_type(await embed(["a", "b"]), list[float])
+    assert_type(await push(ctx, [1]), list[Ok[str] | Err | Retry])
+    assert_type(label([b"a"]), list[str | Err])
+    assert_type(ctx.jobs[0].deps, Deps)

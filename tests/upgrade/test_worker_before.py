@@ -23,7 +23,7 @@ import pytest
 from durio import Job
 from durio.errors import WorkersTooOld
 from durio.keys import while_active, while_waiting, window
-from durio.ports import plan_protocol
+from durio.ports import worker_protocol
 from tests.conftest import Require
 from tests.e2e.workers import Process, wait_until
 from tests.servers.postgres import NEWEST, programs
@@ -101,7 +101,7 @@ def before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Before]:
     """A worker at work on its store, which is upgraded."""
-    monkeypatch.setattr(plan_protocol, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(worker_protocol, "WAIT_SECONDS", 0.0)
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'shop.db'}"
     else:

@@ -13,6 +13,7 @@ import pytest
 
 from durio import App, Context, JobDetails, Permanent, Retry
 from durio.errors import InvalidOption, JobDead, UsageError
+from durio.limits import Batch, Err
 from durio.testing import Box, testing
 from durio.testing.box_state import BOXED
 from durio.worker.middleware import CallNext, HookEvent
@@ -502,6 +503,33 @@ def test_a_box_knows_the_old_names_of_a_task() -> None:
         box.fail_next("pay", ConnectionError("no route"))
         with pytest.raises(ConnectionError, match="no route"):
             box.drain_sync()
+
+
+def test_a_batch_task_runs_with_an_outcome_for_each_job() -> None:
+    packed = App(FORBIDDEN, name="packed")
+    calls: list[list[int]] = []
+
+    @packed.task(
+        name="halve", batch=Batch(8, "10ms"), retry=Retry(1, base="1m", jitter=False)
+    )
+    async def halve(items: list[int]) -> list[int | Err]:
+        calls.append(items)
+        odd = [Err(ValueError(f"{item} is odd")) for item in items]
+        return [
+            end if item % 2 else item // 2 for item, end in zip(items, odd, strict=True)
+        ]
+
+    with testing(packed) as box:
+        for number in (4, 5, 6):
+            packed.enqueue_sync("halve", number)
+        box.fail_next(halve, ConnectionError("no route"))
+        box.drain_sync()
+        assert calls == []
+        with pytest.raises(ValueError, match="5 is odd"):
+            box.drain_sync(until="1h")
+        assert calls == [[4, 5, 6]]
+        states = [(job.state, job.attempt) for job in box.jobs(halve)]
+        assert states == [("done", 2), ("dead", 2), ("done", 2)]
 
 
 def test_fail_next_takes_exceptions_only(box: Box) -> None:

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from durio import App, Context, chain
+from durio import App, Context, Retry, chain
+from durio.limits import Breaker, BreakerEvent
 from durio.testing import testing
 
 app = App("sqlite:///never-opened.db", name="boxed")
@@ -58,3 +59,58 @@ def test_a_stored_schedule_makes_its_jobs_too() -> None:
         box.drain_sync(until="1d")
         jobs = [job for job in box.jobs(double) if job.plan is None]
         assert [job.arguments for job in jobs] == [{"n": 21}, {"n": 21}]
+
+
+def test_a_backfill_makes_its_jobs_too() -> None:
+    ticks.clear()
+    with testing(app) as box:
+        box.drain_sync(until="1s")  # stores what the code declares
+        end = datetime.fromtimestamp(app.clock.now(), UTC)
+        start = end - timedelta(days=3)
+        asked = app.schedules.backfill("nightly", start, end, at_a_time=1)
+        backfill = app.run_sync(asked)
+        assert backfill.total == 3
+        box.drain_sync(until="10s")
+        assert len(box.jobs(nightly)) == 3
+        (record,) = app.run_sync(app.schedules.backfills())
+        assert (record.made, record.is_over) == (3, True)
+    assert ticks == sorted(ticks)
+    assert all(start <= tick < end for tick in ticks)
+
+
+# --- a dependency that fails
+
+mail = App(
+    "sqlite:///never-opened.db",
+    name="mail",
+    breakers=[Breaker("smtp", failures=3, open_for="1m")],
+)
+states: list[str] = []
+
+
+@mail.task(breaker="smtp", retry=Retry(3, base=1, jitter=False))
+async def send(number: int) -> int:
+    return number
+
+
+@mail.hooks.breaker_opened
+@mail.hooks.breaker_half_open
+@mail.hooks.breaker_closed
+def note(event: BreakerEvent) -> None:
+    states.append(event.state)
+
+
+def test_a_breaker_opens_and_closes_in_a_box() -> None:
+    states.clear()
+    with testing(mail) as box:
+        for _ in range(3):
+            box.fail_next(send, ConnectionRefusedError("no"))
+        send.enqueue_many_sync([(n,) for n in range(5)])
+        box.drain_sync()
+        assert [job.state for job in box.jobs()].count("done") == 2
+        box.drain_sync(until="30s")
+        assert states == ["open"]
+        assert [job.state for job in box.jobs()].count("done") == 2
+        box.drain_sync(until="1m")
+        assert {job.state for job in box.jobs()} == {"done"}
+    assert states == ["open", "half_open", "closed"]
