@@ -1,7 +1,7 @@
 """The choices of a schedule, through a whole App: bounds, delays, pauses, runs by people."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -215,6 +215,27 @@ async def test_jitter_delays_the_job_and_not_the_tick(app: App) -> None:
     delays = [run.start - (run.due or 0.0) for run in runs.seen]
     assert all(0 <= delay <= 4.1 for delay in delays)
     assert max(delays) - min(delays) > 1, "they are random"
+
+
+@virtual(seed=3)
+async def test_jitter_ends_before_a_tick_that_daylight_saving_moves(app: App) -> None:
+    """In Paris, 01:55 and 03:00 are 5 minutes apart on 28 March, and else 65."""
+    for number in range(8):
+        await app.schedules.create(
+            f"s{number}",
+            sleeping_task(app, Runs(), f"work{number}"),
+            cron="0,55 1,3 * * *",
+            tz="Europe/Paris",
+            jitter="50m",
+        )
+    await app.clock.sleep(
+        datetime(2027, 3, 28, 0, 55, tzinfo=UTC).timestamp() - app.now()
+    )
+    await (await ticker_of(app)).turn()
+    delays = [job.run_at - app.now() for job in await records(app)]
+    assert len(delays) == 8
+    assert all(0 <= delay < 5 * MINUTE for delay in delays)
+    assert max(delays) - min(delays) > MINUTE, "they are random"
 
 
 @virtual

@@ -32,6 +32,7 @@ from durio.model.schedule_tick import (
     TickDecision,
     decide,
     due_time,
+    longest_delay,
     shown,
     unknown_outcomes,
     with_run,
@@ -140,7 +141,8 @@ class Ticker:
                 break
             place = TickPlace(record.name, tick)
             run_id = tick_id(self.namespace, place, milliseconds + number)
-            delay = definition.jitter and definition.jitter * self.clock.random()
+            longest = longest_delay(definition, tick)
+            delay = longest and longest * self.clock.random()
             try:
                 run, effects = await self.maker.make(
                     definition.link, place, run_id, delay

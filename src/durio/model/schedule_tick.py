@@ -14,6 +14,7 @@ from durio.model.job import utc_datetime
 from durio.model.schedule import (
     LIVE_MAX,
     TICKS_KEPT,
+    Definition,
     Pause,
     ScheduleRecord,
     Skipped,
@@ -216,6 +217,17 @@ def tick_after(record: ScheduleRecord, now: float) -> float | None:
     # A clock that was set back must not repeat ticks.
     now = max([now, *(note.due_at for note in record.ticks)])
     return rule.after_end(now) if rule.fixed_delay else rule.after(now)
+
+
+def longest_delay(definition: Definition, tick: float) -> float:
+    """Return the bound of the jitter of a tick: its job starts before the next tick.
+
+    A chosen jitter was compared with some intervals only. Others may be shorter, such as
+    those on days on which clocks go forward.
+    """
+    jitter, rule = definition.jitter, definition.rule
+    following = rule.after(tick) if jitter and rule.cron is not None else None
+    return jitter if following is None else min(jitter, following - tick)
 
 
 def coming_runs(record: ScheduleRecord, after: float, count: int) -> list[CronRun]:
