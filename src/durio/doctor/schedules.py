@@ -128,12 +128,12 @@ def set_ahead(seen: ExaminedSchedules) -> Iterator[Finding]:
     ahead = [
         (each.name, each.record.next_at)
         for each in seen.schedules
-        if each.state == "active" and is_set_ahead(each.record, now)
+        if each.state in {"active", "ended"} and is_set_ahead(each.record, now)
     ]
     if not ahead:
         yield fine(name, "no next tick is later than the rule says")
         return
-    late = [f"{each} ({utc_datetime(next_at)})" for each, next_at in ahead]
+    late = [f"{each} ({utc_datetime(next_at) or 'none'})" for each, next_at in ahead]
     fix = (
         "The clock of the store was ahead when ticks were made. Correct it, then: "
         f"durio schedules pause {ahead[0][0]}, and durio schedules resume {ahead[0][0]}. "

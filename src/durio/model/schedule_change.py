@@ -120,8 +120,7 @@ def resumed(stored: ScheduleRecord, now: float) -> ScheduleChange:
         return ScheduleChange(stored)
     active = replace(stored, pause=None)
     if is_set_ahead(active, now):
-        past = tuple(note for note in active.ticks if note.due_at <= now)
-        return ScheduleChange(with_next_tick(replace(active, ticks=past), now))
+        return ScheduleChange(with_next_tick(without_future(active, now), now))
     if active.next_at is not None and active.next_at > now:
         return ScheduleChange(active)
     # Those that wait for the end of a run go on waiting.
@@ -161,12 +160,22 @@ def with_manual_run(record: ScheduleRecord, now: float, run: TickRun) -> Schedul
 
 
 def is_set_ahead(record: ScheduleRecord, now: float) -> bool:
-    """Whether a clock that was more than an hour ahead has made ticks of the future."""
-    rule, moment = record.definition.rule, now + AHEAD_SECONDS
-    if record.next_at is None or record.next_at <= moment:
+    """Whether a clock that was more than an hour ahead has made ticks of the future.
+
+    The next tick is later than the rule says, or there is none.
+    """
+    next_at, moment = record.next_at, now + AHEAD_SECONDS
+    handled = [note.due_at for note in record.ticks] if record.is_over else []
+    if max([next_at or now, *handled]) <= moment:
         return False
-    expected = rule.after_end(moment) if rule.fixed_delay else rule.after(moment)
-    return expected is not None and expected < record.next_at
+    expected = tick_after(without_future(record, now), moment)
+    return expected is not None and (next_at is None or expected < next_at)
+
+
+def without_future(record: ScheduleRecord, now: float) -> ScheduleRecord:
+    """Return a schedule without its handled ticks that are later than now."""
+    past = tuple(note for note in record.ticks if note.due_at <= now)
+    return replace(record, ticks=past)
 
 
 def with_next_tick(record: ScheduleRecord, now: float) -> ScheduleRecord:

@@ -15,7 +15,7 @@ from durio.doctor.examine import examine_content
 from durio.maintenance.undeclared import REASON
 from durio.model.effects import Effects, Put
 from durio.model.finding import Finding
-from durio.model.schedule import Pause, schedule_put, schedules_kind
+from durio.model.schedule import Pause, TickNote, schedule_put, schedules_kind
 from durio.model.version import __version__
 from durio.ports.lease import WorkerInfo
 from durio.ports.store import Store
@@ -135,10 +135,15 @@ def test_a_clock_that_was_ahead() -> None:
                 next_at = app.now() + 5 * 365 * 86400
                 await rewrite(app, name, late=-5 * 365 * 86400.0, next_at=next_at)
         await app.schedules.pause("mine")
+        end = datetime.fromtimestamp(app.now(), UTC) + timedelta(days=90)
+        await app.schedules.create("over", "known", every="1h", end=end)
+        last = (TickNote(end.timestamp()),)
+        await rewrite(app, "over", next_at=None, ticks=last)
 
     finding = findings(story)["set_ahead"]
     assert finding.severity == "error"
     assert "later than the rule says: moved (2" in finding.evidence
+    assert finding.evidence.endswith("); over (none)")
     assert "mine" not in finding.evidence
     assert "durio schedules resume moved" in finding.fix
 

@@ -299,10 +299,29 @@ def test_a_clock_that_was_years_ahead(rule: dict[str, Any], expected: float) -> 
     )
     assert is_set_ahead(record, NOW)
     assert not is_set_ahead(record, ahead)
-    assert not is_set_ahead(replace(record, next_at=None), NOW)
     after = resumed(paused(record), NOW)
     assert after.next_at == NOW + expected
     assert after.ticks == (TickNote(NOW),)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [({"end": NOW + YEARS}, NOW + 60), ({"at": NOW + YEARS}, NOW + YEARS)],
+)
+def test_a_clock_that_was_ahead_may_have_ended_a_schedule(
+    rule: dict[str, Any], expected: float
+) -> None:
+    """Pause and resume give it the ticks that it still has."""
+    last = TickNote(NOW + YEARS)
+    record = replace(schedule(**rule), next_at=None, ticks=(TickNote(NOW), last))
+    assert is_set_ahead(record, NOW)
+    assert resumed(paused(record), NOW).next_at == expected
+    assert not is_set_ahead(record, NOW + YEARS), "it has ended at its time"
+    assert not is_set_ahead(replace(record, ticks=(TickNote(NOW),)), NOW)
+    spent = replace(record.definition, max_runs=2)
+    assert not is_set_ahead(replace(record, definition=spent, run_count=2), NOW)
+    delayed = replace(schedule(fixed_delay=True), next_at=None, live=(RUN,))
+    assert not is_set_ahead(replace(delayed, ticks=(last,)), NOW), "a run goes on"
 
 
 def test_a_clock_that_was_a_little_ahead_repeats_no_tick() -> None:
