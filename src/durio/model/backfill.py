@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from durio.model.errors import InvalidSchedule
-from durio.model.schedule import TickRun
+from durio.model.schedule import TickRun, readable
 from durio.model.schedule_rule import Rule
 
 TICKS_MAX = 10_000
@@ -43,20 +42,9 @@ def backfills_kind(namespace: str) -> str:
 
 
 def load_backfill(body: bytes, name: str) -> BackfillRecord:
-    try:
+    with readable(f"backfill {name}", "Cancel the backfill, and start it again."):
         record = _decoder.decode(body)
         record.rule.check()
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-        InvalidSchedule,
-    ) as error:
-        why = error.what if isinstance(error, InvalidSchedule) else error
-        raise InvalidSchedule(
-            f"the record of the backfill {name} is damaged: {why}",
-            cure="Cancel the backfill, and start it again.",
-        ) from None
     return record
 
 

@@ -5,11 +5,14 @@ the condition that it still has the version that was read, together with the job
 tick: so each tick is handled once, by any number of schedulers.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from durio.model.codec import UNREADABLE
 from durio.model.effects import Put
 from durio.model.errors import InvalidSchedule
 from durio.model.schedule_rule import Rule
@@ -129,21 +132,23 @@ def schedules_kind(namespace: str) -> str:
     return f"schedule:{namespace}"
 
 
-def load_schedule(body: bytes, name: str) -> ScheduleRecord:
+@contextmanager
+def readable(what: str, cure: str) -> Generator[None]:
+    """Raise InvalidSchedule if a record is damaged, or has a rule that is not known here."""
     try:
-        record = _decoder.decode(body)
-        record.definition.rule.check()
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-        InvalidSchedule,
-    ) as error:
+        yield
+    except (*UNREADABLE, InvalidSchedule) as error:
         why = error.what if isinstance(error, InvalidSchedule) else error
         raise InvalidSchedule(
-            f"the record of the schedule {name!r} is damaged: {why}",
-            cure="Delete the schedule, and create it again.",
+            f"the record of the {what} is damaged: {why}", cure=cure
         ) from None
+
+
+def load_schedule(body: bytes, name: str) -> ScheduleRecord:
+    cure = "Delete the schedule, and create it again."
+    with readable(f"schedule {name!r}", cure):
+        record = _decoder.decode(body)
+        record.definition.rule.check()
     code = record.code
     if code is not None and code.link == SAME_LINK:
         return replace(record, code=replace(code, link=record.definition.link))
