@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from durio.cli import dead_actions, prompts
 from tests.unit.cli.terminal import SHOP, Terminal
 
 
@@ -38,6 +39,13 @@ def shop(terminal: Terminal) -> Terminal:
     """A terminal in a folder with the App `shop:app`."""
     terminal.write("shop.py", SHOP)
     return terminal
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person sits at the terminal, and can answer questions."""
+    for module in (prompts, dead_actions):
+        monkeypatch.setattr(module, "is_interactive", lambda: True)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli import dead_actions, prompts
 from durio.model.failure import Failure, encode_failure
 from durio.model.ids import id_text, uuid7
 from durio.model.job import DEAD, StoredJob
@@ -96,13 +95,6 @@ def bury(shop: Terminal) -> Bury:
         return [id_text(record.id) for record in records]
 
     return put
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody sits at the terminal."""
-    for module in (prompts, dead_actions):
-        monkeypatch.setattr(module, "is_interactive", lambda: True)
 
 
 def listed(shop: Terminal, *options: str) -> list[str]:

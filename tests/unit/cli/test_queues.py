@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli import prompts
 from durio.ports.browse import WorkerRow
 from tests.unit.cli.terminal import Terminal
 
@@ -42,12 +41,6 @@ def queues(shop: Terminal) -> dict[str, dict[str, Any]]:
 
 def states(shop: Terminal) -> list[str]:
     return sorted(job["state"] for job in shop.json("jobs", "ls", *PLACE)["jobs"])
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody sits at the terminal."""
-    monkeypatch.setattr(prompts, "is_interactive", lambda: True)
 
 
 # --- ls

@@ -6,32 +6,16 @@ from typing import Any
 import pytest
 
 from durio import App, chain
-from durio.cli import prompts
 from durio.cli.schedule_choices import in_flags
-from tests.unit.cli.terminal import Terminal
-from tests.unit.cli.test_schedules import (
+from tests.unit.cli.schedules.ticking import (
     PLACE,
     STORE,
-    TICKING,
     add,
-    in_shop,
     ls,
     show,
     text,
 )
-
-
-@pytest.fixture
-def shop(terminal: Terminal) -> Terminal:
-    terminal.write("ticking.py", TICKING)
-    in_shop(lambda app, _: app.schedules.declare_at_start())
-    return terminal
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "is_interactive", lambda: True)
-
+from tests.unit.cli.terminal import Terminal
 
 # --- add
 

@@ -5,35 +5,21 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli import prompts
 from durio.model.schedule import TickRun
 from durio.ports.control import AuditNote, QueueChange
-from tests.unit.cli.terminal import Terminal
-from tests.unit.cli.test_schedules import (
+from tests.unit.cli.schedules.ticking import (
     PLACE,
-    TICKING,
     add,
     in_shop,
     rewrite,
     show,
     text,
 )
+from tests.unit.cli.terminal import Terminal
 
 SPRING = ("--after", "2027-03-27T00:00Z", "--count", "3")
 GAP = "clocks go forward: 02:30 does not exist, runs at 03:00"
 PAST = ("--from", "2026-01-01T00:00Z", "--to", "2026-01-11T00:00Z")
-
-
-@pytest.fixture
-def shop(terminal: Terminal) -> Terminal:
-    terminal.write("ticking.py", TICKING)
-    in_shop(lambda app, _: app.schedules.declare_at_start())
-    return terminal
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "is_interactive", lambda: True)
 
 
 # --- run
