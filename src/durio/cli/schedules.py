@@ -103,7 +103,7 @@ def list_schedules(*, selection: ListSelection, prefix: str) -> None:
     \b
     States:
       active   makes jobs
-      missed   due for more than 60 s and one interval, and no worker has handled it
+      missed   not handled, though due for over 60 s and one interval (at most a day)
       paused   makes no jobs until it is resumed
       ended    has no further tick
       damaged  its record cannot be read
