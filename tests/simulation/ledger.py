@@ -87,7 +87,7 @@ class Ledger:
         self.number_of: dict[bytes, int] = {}
         self.leaves: dict[str, Any] = {}  # how each leaf of a plan behaves, by its name
         self.job_of_leaf: dict[str, str] = {}  # id of its job
-        self.broken: list[tuple[float, float]] = []  # when the service fails
+        self.broken: Sequence[tuple[float, float]] = ()  # when the service fails
         self.starts: Counter[int] = Counter()
         self.running_jobs: defaultdict[str, set[int]] = defaultdict(
             set

@@ -67,6 +67,7 @@ class Knobs:
     is_calm: bool
     trip_seconds: float = TRIP_SECONDS  # one way to the store
     heartbeats: int = 6  # per lease
+    outages: Sequence[tuple[float, float]] | None = None  # of the service; None: drawn
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -164,12 +165,17 @@ class Scenario:
     ) -> None:
         self.world = world
         self.ledger = Ledger(world)
-        drawn = draw_knobs(world.chance("knobs"))
-        self.knobs = knobs = replace(drawn, **known)
+        knobs = replace(draw_knobs(world.chance("knobs")), **known)
         self.workers = [f"worker-{n}" for n in range(WORKERS)]
         self.producers = [f"producer-{n}" for n in range(PRODUCERS)]
-        began = world.seconds
-        self.wishes = self.draw_wishes(began) if wishes is None else list(wishes)
+        began, breakers = world.seconds, world.chance("breakers")
+        drawn = broken_spans(breakers, began, knobs.seconds)
+        outages = drawn if knobs.outages is None else knobs.outages
+        self.knobs = knobs = replace(knobs, outages=outages)
+        self.ledger.broken = outages
+        self.wishes = (
+            self.draw_wishes(began, breakers) if wishes is None else list(wishes)
+        )
         for wish in self.wishes:
             self.ledger.leaves |= {} if wish.plan is None else wish.plan.leaves
         self.faults = list(faults or ())
@@ -198,7 +204,7 @@ class Scenario:
             deploy=self.deploy,
         )
 
-    def draw_wishes(self, began: float) -> list[Wish]:
+    def draw_wishes(self, began: float, breakers: Random) -> list[Wish]:
         """Return all jobs, plans and schedules, in order of time."""
         chance, knobs = self.world.chance, self.knobs
         jobs = workload.draw(
@@ -208,9 +214,7 @@ class Scenario:
         wishes = workload.with_schedules(chance("schedules"), wishes, knobs.seconds)
         wishes = workload.with_limited(chance("limits"), wishes, knobs.seconds)
         wishes = with_batches(chance("batches"), wishes, knobs.seconds)
-        breakers = chance("breakers")
-        broken = self.ledger.broken = broken_spans(breakers, began, knobs.seconds)
-        return workload.with_behind(breakers, wishes, knobs.seconds, broken)
+        return workload.with_behind(breakers, wishes, knobs.seconds, self.ledger.broken)
 
     def draw_faults(self, began: float) -> list[Fault]:
         """Return all faults, in order of time."""

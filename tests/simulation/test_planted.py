@@ -16,7 +16,7 @@ from tests.simulation.__main__ import make_small
 from tests.simulation.account import Account, examine
 from tests.simulation.checks import Violation
 from tests.simulation.nemesis import Fault
-from tests.simulation.shrink import Kept, Shrinker, read
+from tests.simulation.shrink import Kept, Shrinker, drawn, read
 from tests.simulation.workload import Wish
 
 FENCE = re.compile(r"(job\.)?claim_no = \?2 and \+?(job\.)?worker = \?3")
@@ -80,6 +80,13 @@ def test_planted_bug_fails_the_same_way_again(no_fence: pytest.MonkeyPatch):
     assert "claim_no=2" in story
     no_fence.undo()
     assert zombies().play().broken == [], "without the bug the same world holds"
+
+
+def test_kept_world_is_the_world_of_its_seed():
+    """With the outages of the service behind the breaker, which are no faults."""
+    kept = drawn(1, "I4", "")
+    assert kept.knobs["outages"]
+    assert kept.play().digest == examine(1).digest
 
 
 def test_shrinker_keeps_the_failure_and_drops_the_rest(
