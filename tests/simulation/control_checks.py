@@ -334,8 +334,8 @@ def had_to_end(case: Case, node: str, at: float) -> bool:
     is_stop_due = len(told) > 1 or any(one <= at - STOP_SECONDS for one in told)
     if is_stop_due and still >= BLOCK_SECONDS:
         return True
-    started = [n for n in case.ledger.starts if has(case, n, node, began, at)]
-    return still >= limit_of([case.wishes.get(n) for n in started])
+    running = [n for n in case.lines if has(case, n, node, began, at)]
+    return still >= limit_of([case.wishes.get(n) for n in running])
 
 
 def limit_of(running: list[Wish | None]) -> float:
@@ -349,9 +349,14 @@ def limit_of(running: list[Wish | None]) -> float:
 
 
 def has(case: Case, n: int, node: str, since: float, at: float) -> bool:
-    """Whether a process had started this job and not yet reported its end."""
+    """Whether a process had started this job and not yet reported its end.
+
+    A job behind a breaker runs from its claim: it asks the breaker before its task starts.
+    """
+    wish = case.wishes.get(n)
+    begins = ("claim", "start") if wish and wish.kind == "behind" else ("start",)
     starts = [
-        e.at for e in case.of(n, "start") if e.node == node and since <= e.at < at
+        e.at for e in case.of(n, *begins) if e.node == node and since <= e.at < at
     ]
     return bool(starts) and not any(
         e.node == node and starts[-1] <= e.at < at - FINAL_OUTCOME_SECONDS
