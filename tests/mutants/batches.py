@@ -168,4 +168,12 @@ PLANTED = (
         "        pass\n",
         FAULTS,
     ),
+    one_patch(
+        "gathering_keeps_a_blocked_worker",
+        "A worker whose loop is blocked while it gathers a batch never ends itself.",
+        "worker/watchdog.py",
+        " if a.has_begun]\n",
+        "]\n",
+        Tests("tests/simulation/test_blocked_loops.py"),
+    ),
 )

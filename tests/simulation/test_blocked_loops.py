@@ -4,7 +4,7 @@ Trips to the store take 50 to 150 ms, so that the block can begin during such a 
 """
 
 from durio.testing.clock import STARTED_SECONDS
-from tests.simulation.control_checks import EXIT_BLOCKED
+from tests.simulation.control_checks import EXIT_BLOCKED, IDLE_BLOCK_SECONDS
 from tests.simulation.nemesis import Fault
 from tests.simulation.scenario import WORKERS, Played, play
 from tests.simulation.workload import HARD_SECONDS, Wish
@@ -57,4 +57,15 @@ def test_job_that_waits_for_its_breaker_runs():
     told = ends(played, at)
     assert [*told] == [holder(played, at)], "the others run no job"
     assert HARD_SECONDS - 1 < told[holder(played, at)] < HARD_SECONDS + 1
+    assert played.violations == []
+
+
+def test_job_that_waits_for_its_batch_does_not_run():
+    """Its worker ends itself when one without jobs does: the wait has no time limit."""
+    at = 5.6
+    played = blocked("batch", at, seconds=IDLE_BLOCK_SECONDS + 20)
+    told = ends(played, at)
+    assert holder(played, at) in told
+    assert len(told) == WORKERS
+    assert all(abs(took - IDLE_BLOCK_SECONDS) < 1 for took in told.values())
     assert played.violations == []

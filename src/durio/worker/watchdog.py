@@ -180,7 +180,10 @@ class Watchdog:
 
     def _longest_limit(self) -> float:
         """Return the longest hard limit, by which any blocking attempt is past its own."""
-        limits = [a.limits.hard_seconds for a in list(self._running.values())]
+        # No code runs yet of an attempt that has not begun: of a job that waits for
+        # others of its batch, for example, which has no limits before its call begins.
+        begun = [a for a in list(self._running.values()) if a.has_begun]
+        limits = [a.limits.hard_seconds for a in begun]
         return max((limit or NEVER for limit in limits), default=NO_ATTEMPT_SECONDS)
 
     def _is_stop_due(self) -> bool:
