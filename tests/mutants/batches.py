@@ -176,4 +176,12 @@ PLANTED = (
         "]\n",
         Tests("tests/simulation/test_blocked_loops.py"),
     ),
+    one_patch(
+        "block_before_a_call_extends_its_limit",
+        "A block while a batch is gathered is added to the hard limit of its call.",
+        CALL,
+        "self.started, self.excused_seconds, self.has_begun = now, 0.0, True",
+        "self.started, self.has_begun = now, True",
+        Tests("tests/unit/worker/test_blocked.py"),
+    ),
 )

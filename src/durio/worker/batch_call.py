@@ -76,7 +76,7 @@ class BatchItem(Attempt):
 
     def share(self, first: "BatchItem", now: float) -> None:
         """Begin in the asyncio task of the first job, and with its log records."""
-        self.started, self.has_begun = now, True
+        self.started, self.excused_seconds, self.has_begun = now, 0.0, True
         self.asyncio_task = first.asyncio_task
         self._records = first.records
 

@@ -15,7 +15,9 @@ from durio.host.side_loop import ThreadSideLoop, WorkerMachine
 from durio.limits import Batch
 from durio.model.ids import id_text
 from durio.model.settings import merged
+from durio.telemetry.log import in_job
 from durio.worker import watchdog
+from durio.worker.inflight import Attempt
 from durio.worker.middleware import HookEvent
 from durio.worker.watchdog import Machine
 from durio.worker.worker import Worker
@@ -394,3 +396,25 @@ async def test_a_call_that_blocks_the_loop_is_charged_to_its_jobs(app: App):
             assert status.last_error.type == "HardTimeLimit"
         worker.stop()
     assert told[:1] == ["exit 70"]
+
+
+@real(settings=QUICK)
+async def test_a_block_before_a_call_does_not_extend_its_limits(app: App):
+    """The time of a call begins with the call, not when its first job is claimed."""
+    excused: list[float] = []
+
+    @app.task(name="together", batch=Batch(8, "500ms"), timeout=LIMITS)
+    async def together(items: list[int]) -> list[int]:
+        attempt = in_job.get()
+        assert isinstance(attempt, Attempt)
+        excused.append(attempt.excused_seconds)
+        return items
+
+    @app.task(name="blocks", timeout=(20, 30))
+    async def blocks() -> None:
+        time.sleep(BLOCK_SECONDS)
+
+    jobs = [await together.enqueue(1), await blocks.enqueue()]  # claimed in one go
+    await on_side_loop(app, FakeMachine())
+    assert [(await finished(job)).state for job in jobs] == [State.DONE, State.DONE]
+    assert excused == [0.0]
