@@ -1,10 +1,13 @@
 """Bugs about plans: how they fail, are cancelled and retried, and change."""
 
-from tests.mutants.planting import Seeds, Tests, one_patch
+from tests.mutants.planting import Mutant, Patch, Seeds, Tests, one_patch
 
 LAYOUT = Tests("tests/plans/test_layout.py")
 RECOVERY = Tests("tests/plans/test_recovery.py")
 LEADERS = Tests("tests/plans/test_leaders.py")
+CLOCKS = Tests("tests/plans/test_wrong_clocks.py")
+SWEEP = "ports/plan_sweep.py"
+STORE_TIME = "    now = await store_time(store, plan_kind(namespace))\n"
 
 
 PLANTED = (
@@ -263,5 +266,42 @@ PLANTED = (
         "    failed |= await ending_nodes(store, plan, states)\n",
         "    failed = {n for n in failed if states.get(n) == DEAD}\n",
         RECOVERY,
+    ),
+    Mutant(
+        "cancel_by_the_leaders_clock",
+        "The leader looks at a cancelled plan again by its own clock.",
+        (
+            Patch(
+                SWEEP,
+                "    note: AuditNote | None = None,\n) ->",
+                "    note: AuditNote | None = None,\n    now: float | None = None,\n) ->",
+            ),
+            Patch(SWEEP, STORE_TIME, STORE_TIME.replace("await", "now or await")),
+            Patch(
+                "maintenance/plan_deletion.py",
+                "await cancel_plans(store, namespace, plan.id)",
+                "await cancel_plans(\n"
+                "                store, namespace, plan.id, now=fail.__self__.clock.now()\n"
+                "            )",
+            ),
+        ),
+        (CLOCKS,),
+    ),
+    one_patch(
+        "failed_plan_kept_by_the_leaders_clock",
+        "The leader's own clock decides when a failed plan is deleted.",
+        "maintenance/plans.py",
+        "        now = await store_time(self.store, plan_kind(self.namespace))\n"
+        "        put = plan",
+        "        now = self.clock.now()\n        put = plan",
+        CLOCKS,
+    ),
+    one_patch(
+        "large_plan_written_by_the_clients_clock",
+        "A client whose clock is slow has no time to write a large plan.",
+        "client/plan_enqueue.py",
+        "now = await store_clock(await client.store(), client.name, client.clock)",
+        "now = client.clock.now",
+        CLOCKS,
     ),
 )

@@ -275,7 +275,7 @@ async def test_plan_that_is_retried_while_it_is_due_is_not_deleted(app: App):
 
     overtaken: Any = Overtaken(await app.store(), app.clock)
     keeper: Any = None  # no plan is looked at that was resumed
-    await handle_due_plans(overtaken, app.name, app.clock.now(), keeper)
+    await handle_due_plans(overtaken, app.name, keeper)
     assert (await plan.status()).resumed == 1
 
 

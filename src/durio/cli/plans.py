@@ -224,7 +224,7 @@ def cancel_all(
                 f"plan {id_text(plan.id)} is {before.value} and cannot be cancelled",
                 cure="Only plans with jobs that have not ended can be cancelled.",
             )
-        state = await cancel_plan(store, plan.namespace, plan.id, app.now, who)
+        state = await cancel_plan(store, plan.namespace, plan.id, who)
         return {"before": before.value, "state": state.value}
 
     return change_plans(selection, plan_ids, change)

@@ -1,6 +1,6 @@
 """Read and change the records of plans: cancel and retry."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,12 @@ from durio.model.ids import id_bytes, id_text
 from durio.model.job import CANCELLED, DEAD, RUNNING
 from durio.model.plan_failure import dependents, fails_plan, followers
 from durio.model.plan_payload import plan_place_of
-from durio.model.plan_record import PlanHolder, PlanState, plan_key_kind
+from durio.model.plan_record import (
+    PlanHolder,
+    PlanState,
+    plan_key_kind,
+    plan_kind,
+)
 from durio.ports.clock import Clock
 from durio.ports.conflicts import EffectsRefused
 from durio.ports.control import AuditNote, RetryJobs
@@ -28,6 +33,7 @@ from durio.ports.plan_sweep import (
     states_of,
     steps,
 )
+from durio.ports.records import store_time
 from durio.ports.store import Store
 
 # How long a retry waits for the leader, which handles a failure.
@@ -60,7 +66,7 @@ def missing_nodes(
 
 
 async def cancel_plan(
-    store: Store, namespace: str, plan_id: bytes, now: Callable[[], float], by: str
+    store: Store, namespace: str, plan_id: bytes, by: str
 ) -> PlanState:
     """Cancel all nodes that have not ended; return the state of the plan after it.
 
@@ -78,7 +84,7 @@ async def cancel_plan(
                 state=outer.record.state,
             )
     note = AuditNote(namespace, by, "cancel", f"plan {id_text(plan_id)}")
-    state = await cancel_plans(store, namespace, plan_id, now(), note)
+    state = await cancel_plans(store, namespace, plan_id, note)
     if state is None:
         raise plan_not_found(plan_id)
     return state
@@ -88,7 +94,6 @@ async def resume_after(
     store: Store,
     plan: StoredPlan,
     retried: Collection[int],
-    now: float,
     by: str,
     retrying: Collection[bytes] = (),
 ) -> int:
@@ -111,15 +116,14 @@ async def resume_after(
     left = sum(fails_plan(plan.layout, other) for other in others)
     is_resumed = plan.record.state is PlanState.FAILED and not left
     if is_resumed:
-        await resume_around(store, plan, now, by, retrying)
-    await resume(store, plan, ids, now, by, is_resumed=is_resumed)
+        await resume_around(store, plan, by, retrying)
+    await resume(store, plan, ids, by, is_resumed=is_resumed)
     return left
 
 
 async def resume_around(
     store: Store,
     plan: StoredPlan,
-    now: float,
     by: str,
     retrying: Collection[bytes] = (),
 ) -> None:
@@ -129,7 +133,7 @@ async def resume_around(
         return
     outer = await find_whole_plan(store, plan.namespace, id_bytes(replaces.plan))
     if outer is not None and outer.record.state is PlanState.FAILED:
-        await resume_after(store, outer, [replaces.node], now, by, retrying)
+        await resume_after(store, outer, [replaces.node], by, retrying)
 
 
 async def replacements(
@@ -173,7 +177,7 @@ async def retry_plan(
     deadline = clock.monotonic() + FAILING_SECONDS_MAX
     while True:
         try:
-            return await retry_now(store, namespace, plan_id, clock.now(), by)
+            return await retry_now(store, namespace, plan_id, by)
         except WrongState as error:
             is_late = clock.monotonic() >= deadline
             if error.values.get("state") is not PlanState.FAILING or is_late:
@@ -181,9 +185,7 @@ async def retry_plan(
         await clock.sleep(FAILING_LOOK_SECONDS)
 
 
-async def retry_now(
-    store: Store, namespace: str, plan_id: bytes, now: float, by: str
-) -> int:
+async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> int:
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
@@ -222,11 +224,11 @@ async def retry_now(
         )
     plans = await plans_to_resume(store, plan)
     await retaken_key(store, plan)  # raises before anything is changed
-    await resume_around(store, plan, now, by)
+    await resume_around(store, plan, by)
     jobs = 0
     for each in reversed(plans):
         ids = each.ids(await retried_nodes(store, each, await states_of(store, each)))
-        await resume(store, each, ids, now, by)
+        await resume(store, each, ids, by)
         jobs += len(ids)
     return jobs
 
@@ -279,7 +281,6 @@ async def resume(
     store: Store,
     plan: StoredPlan,
     ids: Sequence[bytes],
-    now: float,
     by: str,
     *,
     is_resumed: bool = True,
@@ -290,11 +291,12 @@ async def resume(
     """
     action, refused = RetryJobs(), list[bytes]()
     note = AuditNote(plan.namespace, by, "retry", f"plan {id_text(plan.id)}")
-    put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
-    seconds = RESUMED_LOOK_SECONDS + len(ids) / STEP_JOBS  # a step takes less than 1 s
-    put = put._replace(due_at=now + seconds)
     effects: Effects | None = None
     if is_resumed:
+        put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)
+        now = await store_time(store, plan_kind(plan.namespace))
+        seconds = RESUMED_LOOK_SECONDS + len(ids) / STEP_JOBS  # a step takes under 1 s
+        put = put._replace(due_at=now + seconds)
         effects = Effects(puts=[put, *await retaken_key(store, plan)])
     for some in list(steps(ids)) or ([[]] if is_resumed else []):
         try:

@@ -57,7 +57,7 @@ from durio.model.tx import Joinable
 from durio.ports.clock import Clock
 from durio.ports.conflicts import Conflict
 from durio.ports.handler import Handler
-from durio.ports.plan_writes import PlanWrites
+from durio.ports.plan_writes import PlanWrites, store_clock
 from durio.ports.store import Store
 from durio.ports.worker_protocol import protocol_of_plan, require_workers
 
@@ -301,13 +301,14 @@ class PlanWriter:
         if key is not None:
             until = self._record.created_at + (key.ttl_seconds or 0.0)
             self._record = replace_fields(self._record, key=key.name, key_until=until)
-        go, now = self._layout.go, client.clock.now
+        go = self._layout.go
         writes = PlanWrites(client.name, self._plan_id, self._record, jobs, go)
         if go is None:
             await self._commit(writes.at_once(keys), tx)
             return
         if tx is not None:
             raise too_large_for_tx(len(jobs))
+        now = await store_clock(await client.store(), client.name, client.clock)
         version = await self._commit(writes.first(now(), keys))
         for some in writes.chunks():
             version = await self._commit(writes.chunk(some, now(), version))

@@ -200,7 +200,7 @@ class PlanJob(Awaitable[R_co]):
         """Cancel all jobs that have not ended; return the state of the plan after it."""
         store, client = await self._client.store(), self._client
         by = client.acting_user()
-        return await cancel_plan(store, client.name, self._raw_id, client.now, by)
+        return await cancel_plan(store, client.name, self._raw_id, by)
 
     async def retry(self) -> int:
         """Resume a failed or cancelled plan; return how many of its jobs run again.

@@ -78,10 +78,7 @@ async def resume_plans(
     for namespace, plan_id in sorted(nodes, key=lambda place: place[1], reverse=True):
         jobs = nodes[namespace, plan_id]
         while True:
-            now = clock.now()
-            answers = await resume_plan(
-                store, namespace, plan_id, jobs, now, by, retrying
-            )
+            answers = await resume_plan(store, namespace, plan_id, jobs, by, retrying)
             is_failing = any(one.state is PlanState.FAILING for one in answers)
             if not is_failing or clock.monotonic() >= deadline:
                 break
@@ -95,7 +92,6 @@ async def resume_plan(
     namespace: str,
     plan_id: str,
     jobs: Sequence[StoredJob],
-    now: float,
     by: str,
     retrying: Collection[bytes],
 ) -> list[NodeRetry]:
@@ -116,7 +112,7 @@ async def resume_plan(
         if why is not None:
             return [NodeRetry(job.id, plan_id, state, why) for job in jobs]
         with suppress(WrongState):  # another change came first
-            return await resume_from(store, plan, jobs, now, by, retrying)
+            return await resume_from(store, plan, jobs, by, retrying)
     raise overtaken(id_bytes(plan_id))
 
 
@@ -124,7 +120,6 @@ async def resume_from(
     store: Store,
     plan: StoredPlan,
     jobs: Sequence[StoredJob],
-    now: float,
     by: str,
     retrying: Collection[bytes],
 ) -> list[NodeRetry]:
@@ -136,7 +131,7 @@ async def resume_from(
         why = f"retention has deleted jobs of plan {name} that follow"
         state = plan.record.state
         return [NodeRetry(job.id, name, state, why) for job in jobs]
-    left = await resume_after(store, plan, retried, now, by, retrying)
+    left = await resume_after(store, plan, retried, by, retrying)
     state = plan.record.state if left else PlanState.RUNNING
     return [node_retry(plan, job, numbers.get(job.id), state, left) for job in jobs]
 

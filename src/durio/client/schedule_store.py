@@ -21,7 +21,7 @@ from durio.model.schedule_change import ScheduleChange, with_declaration
 from durio.model.schedule_tick import due_time
 from durio.ports.browse import AuditLine
 from durio.ports.control import AuditNote
-from durio.ports.records import Record
+from durio.ports.records import Record, store_time
 from durio.telemetry.skipped_ticks import report_late, report_skipped
 
 TRIES_MAX = 20  # of a change that others overtake
@@ -61,7 +61,7 @@ async def records_of(client: LinkClient, name: object) -> list[Record]:
 async def store_now(client: LinkClient) -> float:
     """Return the time of the store, by which schedules are due."""
     store = await client.store()
-    return (await store.due_records(schedules_kind(client.name), limit=1)).now
+    return await store_time(store, schedules_kind(client.name))
 
 
 async def change_schedule(

@@ -18,7 +18,7 @@ from durio.model.quantities import counted, format_duration
 from durio.model.schedule import Pause, ScheduleRecord, load_schedule, schedules_kind
 from durio.model.schedule_change import is_set_ahead
 from durio.model.schedule_rule import Rule
-from durio.ports.records import Record
+from durio.ports.records import Record, store_time
 from durio.ports.store import Store
 
 PAGE = 500
@@ -70,7 +70,7 @@ async def read_schedules(store: Store, namespace: str) -> tuple[list[Record], fl
         found += page
         if len(page) < PAGE:
             break
-    return found, (await store.due_records(kind, limit=1)).now
+    return found, await store_time(store, kind)
 
 
 def schedule_checks(

@@ -28,9 +28,7 @@ PLANS_MAX = 200  # deleted by one call
 NEEDED_LOOK_SECONDS = 86400.0  # until the next look at a plan inside one that runs
 
 
-async def handle_due_plans(
-    store: Store, namespace: str, now: float, fail: FailPlans
-) -> bool:
+async def handle_due_plans(store: Store, namespace: str, fail: FailPlans) -> bool:
     """Delete plans past their retention; return whether there may be more.
 
     A plan that is being cancelled goes on, and one that never became whole is deleted
@@ -38,7 +36,7 @@ async def handle_due_plans(
     One that was resumed and not retried fails again, by `fail`.
     """
     kind = plan_kind(namespace)
-    due = (await store.due_records(kind, limit=PLANS_MAX)).records
+    due, _, now = await store.due_records(kind, limit=PLANS_MAX)
     plans: list[StoredPlan] = []
     for record in due:
         try:
@@ -50,7 +48,7 @@ async def handle_due_plans(
         if plan is None or plan.version != record.version:
             continue  # the cancel of a plan around it has reached it
         if plan.record.state is PlanState.CANCELLING:
-            await cancel_plans(store, namespace, plan.id, now)
+            await cancel_plans(store, namespace, plan.id)
             continue
         if plan.record.state is PlanState.RUNNING and plan.record.is_whole:
             await look_at_resumed(store, plan, fail)

@@ -61,6 +61,7 @@ from durio.ports.plan_reader import (
     with_changes,
 )
 from durio.ports.plan_sweep import cancel_plans, steps
+from durio.ports.records import store_time
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -98,8 +99,7 @@ class PlanKeeper:
         await self.handle_ends()
         if self.clock.monotonic() >= self.deletes_at:
             self.deletes_at = self.clock.monotonic() + DUE_SECONDS
-            app = (self.store, self.namespace, self.clock.now())
-            if await handle_due_plans(*app, self._fail_plans):
+            if await handle_due_plans(self.store, self.namespace, self._fail_plans):
                 self.deletes_at = 0.0
         return self.pause_seconds
 
@@ -150,7 +150,7 @@ class PlanKeeper:
         self, entries: Sequence[Entry], jobs: dict[bytes, StoredJob]
     ) -> list[Put]:
         """Mark plans whose last node is done."""
-        now = self.clock.now()
+        now = await store_time(self.store, plan_kind(self.namespace))
         found = (jobs.get(entry.job or b"") for entry in entries)
         places = (plan_place_of(job.opts) for job in found if job is not None)
         names = {place.plan: -1 for place in places if place is not None}
@@ -282,7 +282,7 @@ class PlanKeeper:
         calls = handlers(plan.layout, node)
         new = [await self._handler_job(plan, call, job, failure) for call in calls]
         new, appends = await self._not_handled(plan, new)
-        puts = self._failed_puts(plan, handled) if fails else []
+        puts = await self._failed_puts(plan, handled) if fails else []
         answer = await self.store.commit(Effects(new, puts, appends), enters=True)
         if answer.conflict is not None and answer.conflict.what != "record":
             # A closed queue, or a key that another job has: the plan ends without them.
@@ -292,13 +292,15 @@ class PlanKeeper:
             answer = await self.store.commit(Effects(puts=puts))
         return fails if answer.conflict is None else None
 
-    def _failed_puts(self, plan: StoredPlan, handled: dict[str, int]) -> list[Put]:
+    async def _failed_puts(
+        self, plan: StoredPlan, handled: dict[str, int]
+    ) -> list[Put]:
         """Return the write of a plan that has failed, or had failed before."""
         if plan.record.state is PlanState.FAILED:
             return [plan.put(**handled)._replace(due_at=plan.due_at)]
         if plan.record.state is not PlanState.FAILING:
             return []
-        now = self.clock.now()
+        now = await store_time(self.store, plan_kind(self.namespace))
         put = plan.put(state=PlanState.FAILED, ended_at=now, **handled)
         due_at = plan.record.kept_until(now + self.dead_seconds)
         return [put._replace(due_at=due_at)]
@@ -340,8 +342,7 @@ class PlanKeeper:
                 return None
             plan = found
         for number in plan.replacing.keys() & set(numbers):
-            inner = plan.replacing[number]
-            await cancel_plans(self.store, self.namespace, inner, self.clock.now())
+            await cancel_plans(self.store, self.namespace, plan.replacing[number])
         return plan
 
     async def _change(self, plan: StoredPlan, **changes: Any) -> StoredPlan | None:

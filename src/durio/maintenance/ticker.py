@@ -193,7 +193,7 @@ class Ticker:
                 self._report(one, now)
             # Only now is it certain that the schedule still says so.
             cancels = [run for one in fired for run in one.decision.cancels]
-            await cancel_runs(self.store, self.namespace, cancels, self.clock)
+            await cancel_runs(self.store, self.namespace, cancels)
         return conflict
 
     async def _skip(self, one: Fired, conflict: Conflict, now: float) -> bool:

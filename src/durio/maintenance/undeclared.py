@@ -20,7 +20,7 @@ from durio.model.schedule import (
     schedules_kind,
 )
 from durio.ports.clock import Clock
-from durio.ports.records import Record
+from durio.ports.records import Record, store_time
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
@@ -85,8 +85,7 @@ class UndeclaredSchedules:
     async def _pause(self, record: Record, stored: ScheduleRecord) -> None:
         if stored.pause is not None or stored.is_over:
             return
-        kind = schedules_kind(self.namespace)
-        now = (await self.store.due_records(kind, limit=1)).now
+        now = await store_time(self.store, schedules_kind(self.namespace))
         pause = Pause("durio", now, REASON, is_undeclared=True)
         if await self._write(record, replace(stored, pause=pause), None):
             self.emit("schedule.paused", schedule=record.name, why=REASON)

@@ -13,9 +13,10 @@ from durio.model.ids import id_text
 from durio.model.job import CANCELLED, DEAD, DONE, StoredJob
 from durio.model.plan_change import replacing_plan
 from durio.model.plan_failure import has_failed
-from durio.model.plan_record import KEPT_SECONDS, PlanState
+from durio.model.plan_record import KEPT_SECONDS, PlanState, plan_kind
 from durio.ports.control import AuditNote, CancelJobs
 from durio.ports.plan_reader import StoredPlan, find_whole_plan
+from durio.ports.records import store_time
 from durio.ports.store import Store
 
 STEP_JOBS = 1000  # in one transaction
@@ -86,13 +87,13 @@ async def cancel_plans(
     store: Store,
     namespace: str,
     plan_id: bytes,
-    now: float,
     note: AuditNote | None = None,
 ) -> PlanState | None:
     """Cancel a plan, and plans that took places of its nodes; return its state after it.
 
     None: there is no such plan. Plans that have ended keep their state.
     """
+    now = await store_time(store, plan_kind(namespace))
     states: dict[bytes, PlanState | None] = {}  # after it, by plan
     begun: list[StoredPlan] = []
     waiting = [plan_id]

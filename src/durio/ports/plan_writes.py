@@ -6,7 +6,7 @@ once the leader has given the plan up. The last one marks the plan as whole and 
 first jobs start. Jobs that may be refused are in the first commit: then nothing is stored.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -21,7 +21,9 @@ from durio.model.plan_record import (
     shape_entries,
     shape_log,
 )
+from durio.ports.clock import Clock
 from durio.ports.commit import ROWS_MAX
+from durio.ports.records import Records, store_time
 
 CHUNK_JOBS = ROWS_MAX - 1  # and the record
 FIRST_ROWS = ROWS_MAX - 2  # and the record, and that of a key
@@ -33,6 +35,14 @@ def refusable_first(jobs: Sequence[NewJob]) -> list[NewJob]:
     first = [job for job in jobs if job.key or job.id == by_lane[job.lane]]
     known = {job.id for job in first}
     return [*first, *(job for job in jobs if job.id not in known)]
+
+
+async def store_clock(
+    store: Records, namespace: str, clock: Clock
+) -> Callable[[], float]:
+    """Return a function that returns the time of the store, which is read once."""
+    since = await store_time(store, plan_kind(namespace)) - clock.monotonic()
+    return lambda: since + clock.monotonic()
 
 
 class PlanWrites:

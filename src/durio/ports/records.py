@@ -70,6 +70,14 @@ class Records(Protocol):
         ...
 
 
+async def store_time(store: Records, kind: str) -> float:
+    """Return the time of the store, by which records of this kind are due.
+
+    Write due times by it: the wall clock of a process may be minutes ahead or behind.
+    """
+    return (await store.due_records(kind, limit=1)).now
+
+
 def is_storable(*texts: str) -> bool:
     """Whether every store can keep these texts: they have no NUL and no lone surrogates."""
     try:

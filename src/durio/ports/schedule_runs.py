@@ -8,7 +8,6 @@ from durio.model.job import CANCELLED, DEAD, DONE, STATE_BY_CODE
 from durio.model.plan_record import PlanState, load_record, plan_kind
 from durio.model.schedule import TickRun
 from durio.model.schedule_tick import Ended
-from durio.ports.clock import Clock
 from durio.ports.control import CancelJobs
 from durio.ports.plan_sweep import cancel_plans
 from durio.ports.store import Store
@@ -50,13 +49,11 @@ async def ended_runs(
     return ended
 
 
-async def cancel_runs(
-    store: Store, namespace: str, runs: Sequence[TickRun], clock: Clock
-) -> None:
+async def cancel_runs(store: Store, namespace: str, runs: Sequence[TickRun]) -> None:
     """Cancel the runs before a tick, by `overlap="cancel_previous"`."""
     jobs = [id_bytes(run.id) for run in runs if not run.is_plan]
     if jobs:
         await store.act(jobs, CancelJobs("next_tick"))
     for run in runs:
         if run.is_plan:
-            await cancel_plans(store, namespace, id_bytes(run.id), clock.now())
+            await cancel_plans(store, namespace, id_bytes(run.id))

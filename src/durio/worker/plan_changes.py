@@ -49,7 +49,7 @@ from durio.model.plan_record import (
 from durio.ports.clock import Clock
 from durio.ports.conflicts import Conflict
 from durio.ports.plan_reader import Layouts, StoredPlan, find_plan
-from durio.ports.plan_writes import PlanWrites
+from durio.ports.plan_writes import PlanWrites, store_clock
 from durio.ports.store import Store
 from durio.ports.worker_protocol import protocol_of_plan, require_workers
 from durio.telemetry.emit import JobEvent
@@ -152,7 +152,7 @@ class PlanChanges:
         is_over: Callable[[], bool] | None,
     ) -> Effects:
         """Return the effects that start a plan; all of a large one is written before."""
-        writes, now = replacing_writes(job, prepared), self._clock.now
+        writes = replacing_writes(job, prepared)
         changes: list[Put] = []
         if job.plan is not None:
             changes = [job.record(StoredChange(job.node, plan=prepared.id.hex()))]
@@ -160,6 +160,11 @@ class PlanChanges:
             return writes.at_once(changes)
         if is_over is None:
             raise too_large_for_block(len(prepared.jobs))
+
+        async def read() -> Callable[[], float]:
+            return await store_clock(self._store, job.namespace, self._clock)
+
+        now = await self._repeated(read, is_over)
         first = self._committer(writes.first(now()))
         version = await self._repeated(first, is_over)
         for some in writes.chunks():

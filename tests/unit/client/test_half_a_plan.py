@@ -50,7 +50,7 @@ async def test_the_last_commit_of_a_plan_meets_the_leader(app: App) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(write())
         await app.clock.sleep(WRITTEN_SECONDS_MAX + 60)
-        await handle_due_plans(store, app.name, app.clock.now(), no_failure)
+        await handle_due_plans(store, app.name, no_failure)
     assert await app.jobs().count() == 0
     assert await store.list_records(f"plan:{app.name}") == []
 
@@ -78,7 +78,7 @@ async def test_half_a_plan_with_a_locked_job_is_deleted_later(app: App) -> None:
         await group(nothing.si() for _ in range(1500)).enqueue()
     await app.clock.sleep(WRITTEN_SECONDS_MAX + 60)
     for jobs, plans in ((2, 1), (0, 0)):  # one job of each step is locked
-        await handle_due_plans(store, app.name, app.clock.now(), no_failure)
+        await handle_due_plans(store, app.name, no_failure)
         assert await app.jobs().count() == jobs
         assert len(await store.list_records(f"plan:{app.name}")) == plans
         locked = False

@@ -149,9 +149,7 @@ async def test_a_retry_that_fails_half_way_can_be_repeated(app: App) -> None:
             faulty = FaultyStore(await app.store(), app.clock)
             faulty.on("act", partial(fail_at, fault_at))
             with pytest.raises(StoreUnavailable):
-                await retry_now(
-                    faulty, app.name, id_bytes(handle.id), app.clock.now(), "ann"
-                )
+                await retry_now(faulty, app.name, id_bytes(handle.id), "ann")
             await app.clock.sleep(5)
             await handle.retry()
             assert await handle.result(timeout=60) == 6
@@ -281,9 +279,7 @@ async def test_a_plan_around_a_failed_one_waits_for_the_leader(app: App) -> None
         put = Put(kind, handle.id, dump_record(running))
         await store.commit(Effects(puts=[put]))
         with pytest.raises(WrongState, match="is failing"):
-            await retry_now(
-                store, app.name, id_bytes(handle.id), app.clock.now(), "ann"
-            )
+            await retry_now(store, app.name, id_bytes(handle.id), "ann")
         shop.fails = False
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(handle.retry())
