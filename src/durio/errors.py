@@ -12,6 +12,7 @@ from durio.model.errors import InvalidArguments as InvalidArguments
 from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
 from durio.model.errors import InvalidPlan as InvalidPlan
+from durio.model.errors import InvalidQuery as InvalidQuery
 from durio.model.errors import InvalidResult as InvalidResult
 from durio.model.errors import InvalidRoute as InvalidRoute
 from durio.model.errors import InvalidSchedule as InvalidSchedule

@@ -87,6 +87,12 @@ class InvalidOption(UsageError):
     code = "invalid_option"
 
 
+class InvalidQuery(UsageError):
+    """A query for jobs that cannot be read; `values` has its `position`, from 0."""
+
+    code = "invalid_query"
+
+
 class InvalidRoute(UsageError):
     """A router failed or returned no route, or a route names a queue that nobody declared."""
 
