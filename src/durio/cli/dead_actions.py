@@ -30,7 +30,6 @@ from durio.cli.prompts import (
 )
 from durio.cli.responses import (
     act_on_jobs,
-    not_dead,
     plan_fields,
     refusal,
     response_fields,
@@ -41,6 +40,7 @@ from durio.client.bulk import CountedJobs
 from durio.client.job_query import query_for
 from durio.client.job_view import arguments_of
 from durio.client.plan_retry import NodeRetry, resume_plans
+from durio.client.refused_actions import not_dead
 from durio.model.errors import InvalidArguments, UsageError
 from durio.model.ids import id_text
 from durio.model.job import DEAD, STATE_BY_CODE, StoredJob

@@ -9,12 +9,11 @@ from durio.cli.job_ids import find_ids
 from durio.cli.main import error_fields
 from durio.cli.output import show_json, show_text
 from durio.client.plan_retry import NodeRetry, resume_plans
-from durio.client.result_waiters import held_by_transaction, not_found
-from durio.model.errors import DurioError, UsageError, WrongState
+from durio.client.refused_actions import refusal
+from durio.model.errors import DurioError, UsageError
 from durio.model.ids import id_text
-from durio.model.job import STATE_BY_CODE, State
+from durio.model.job import STATE_BY_CODE
 from durio.model.names import namespace_of
-from durio.model.transitions import check_retry, check_run_now
 from durio.ports.control import ACTION_OF_VERB, Acted, AuditNote, Verb
 
 DELETED_TEXT = "gone"
@@ -85,68 +84,6 @@ def show_responses(
         for row in rows:
             show_text(response_text(row, verb))
     return 0 if all(row["ok"] for row in rows) else 1
-
-
-def refusal(acted: Acted, verb: Verb, flags: str) -> DurioError | None:
-    """Return why the action was refused; None if it was done."""
-    if acted.before is None or (acted.after is None and verb != "discard"):
-        return not_found(acted.id)
-    if acted.is_held:
-        return held_by_transaction(acted, verb)
-    before, job_id = STATE_BY_CODE[acted.before], id_text(acted.id)
-    match verb:
-        case "discard":
-            return None if before is State.DEAD else not_dead(job_id, before, flags)
-        case "retry":
-            return retry_refusal(acted, before, job_id)
-        case "run_now":
-            return run_now_refusal(before, job_id)
-        case "cancel":
-            return cancel_refusal(before, job_id)
-
-
-def cancel_refusal(before: State, job_id: str) -> DurioError | None:
-    """Return why the job is not cancelled; None: it is, or was already."""
-    if before.is_final and before is not State.CANCELLED:
-        return WrongState(
-            f"job {job_id} is {before.value} and cannot be cancelled",
-            cure="Only jobs that have not ended can be cancelled.",
-        )
-    return None
-
-
-def retry_refusal(acted: Acted, before: State, job_id: str) -> DurioError | None:
-    """Return why the job is not retried; None if it is."""
-    try:
-        check_retry(before, job_id)
-    except WrongState as error:
-        return error
-    if acted.after != acted.before:
-        return None
-    return WrongState(
-        f"job {job_id} stays {before.value}: another job has its idempotency key now",
-        cure="Two jobs with one key would run. Wait until the other job ends, or "
-        "cancel it.",
-        state=before,
-    )
-
-
-def run_now_refusal(before: State, job_id: str) -> DurioError | None:
-    """Return why the job is not made ready; None: it is."""
-    try:
-        check_run_now(before, job_id)
-    except WrongState as error:
-        return error
-    return None
-
-
-def not_dead(job_id: str, state: State, flags: str) -> WrongState:
-    """Return the error for a job that is not a dead letter."""
-    return WrongState(
-        f"job {job_id} is {state.value}, not dead",
-        cure=f"See it with: durio jobs show {job_id}{flags}",
-        state=state,
-    )
 
 
 def response_fields(

@@ -162,6 +162,7 @@ class AuditNote:
     who: str = ""
     verb: str = ""
     target: str = ""
+    details: str = ""  # JSON: where the request came from, what it changed
     # Set by the store: the line to which the next call adds its jobs.
     line: int | None = None
 

@@ -195,4 +195,7 @@ MEANINGS: dict[str, EmissionMeaning] = {
     "retry.unpaused": EmissionMeaning(
         WARNING, "a retry policy without a pause between tries"
     ),
+    "web.failed": EmissionMeaning(
+        ERROR, "the dashboard could not answer a request (see error)"
+    ),
 }

@@ -1,0 +1,8 @@
+"""The list of all areas of the API."""
+
+from fastapi import APIRouter
+
+from durio.web.api import jobs, me
+
+PREFIX = "/admin"
+ROUTERS: tuple[APIRouter, ...] = (me.router, jobs.router)

@@ -1,0 +1,40 @@
+"""What all requests to one dashboard share: the App, its options, what answers logins."""
+
+from typing import TYPE_CHECKING
+
+from durio.model.failure import failure_of
+from durio.web.options import DashboardOptions
+
+if TYPE_CHECKING:
+    from durio.app.app import App
+    from durio.ports.store import Store
+
+
+class Site:
+    """One dashboard of one App; it holds no state of its own."""
+
+    def __init__(self, app: "App", options: DashboardOptions) -> None:
+        self.app = app
+        self.options = options
+
+    async def store(self) -> "Store":
+        """Return the open store of the App."""
+        return await self.app.store()
+
+    def now(self) -> float:
+        return self.app.clock.now()
+
+    def read_only_reason(self) -> str | None:
+        """Return why nothing can be changed here; None if it can."""
+        if self.options.is_read_only:
+            return "this dashboard was started read-only"
+        return None
+
+    def report(self, error: BaseException) -> None:
+        """Write an error to the log that no refusal explains."""
+        failure = failure_of(error)
+        self.app.emit(
+            "web.failed",
+            error=f"{failure.type}: {failure.message}",
+            stack=failure.traceback,
+        )
