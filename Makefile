@@ -95,6 +95,10 @@ chaos-postgres: $(READY) ## Restart, kill and cut off a PostgreSQL under load, 2
 	@$(PY) -m tests.e2e.postgres_chaos --page docs/reports/chaos-postgres.md \
 	  --json docs/reports/chaos-postgres.json $(CHAOS_ARGS)
 
+.PHONY: ui
+ui: $(READY) ## Build the dashboard's page from ui/ into src/durio/web/static
+	@$(PY) ui/build.py
+
 .PHONY: fix
 fix: $(READY) ## Format the code and repair what the linter can repair
 	$(PY) -m ruff check --fix-only --quiet .
@@ -103,7 +107,7 @@ fix: $(READY) ## Format the code and repair what the linter can repair
 .PHONY: clean
 clean: ## Remove everything that make has made
 	rm -rf $(VENV) $(VENV)-3.* $(DEMO_VENV) build dist htmlcov .coverage .coverage.* .hypothesis
-	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf ui/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the parts of check -------------------------------------------------------------------
@@ -172,7 +176,7 @@ $(READY): pyproject.toml requirements-dev.txt constraints.txt
 	@touch $@
 
 # Not editable: the demo runs what the wheel holds, so a changed source file installs it again.
-$(DEMO_READY): pyproject.toml hatch_build.py constraints.txt README.md LICENSE $(shell find src -name '*.py' -o -name '*.sql')
+$(DEMO_READY): pyproject.toml hatch_build.py constraints.txt README.md LICENSE $(shell find src -name '*.py' -o -name '*.sql' -o -path '*/web/static/*')
 	@$(call make_venv,$(DEMO_VENV))
 	@echo "Installing durio into $(DEMO_VENV) ..."
 	@$(DEMO_VENV)/bin/python -m pip install --quiet --prefer-binary -c constraints.txt .

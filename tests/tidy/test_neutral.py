@@ -46,9 +46,15 @@ def test_no_tracked_file_names_another_machine() -> None:
     assert not found, "; ".join(found)
 
 
-def test_no_lock_file_is_tracked() -> None:
-    locks = [path.name for path in tracked_files() if path.name in LOCK_FILES]
-    assert not locks, f"{locks}: pin with plain lines in constraints.txt"
+def test_no_lock_file_names_where_packages_come_from() -> None:
+    """The page's packages are locked by hash, without addresses; Python's are plain lines."""
+    locks = [path for path in tracked_files() if path.name in LOCK_FILES]
+    foreign = [path.name for path in locks if path != ROOT / "ui/package-lock.json"]
+    assert not foreign, f"{foreign}: pin with plain lines in constraints.txt"
+    for path in locks:
+        assert '"resolved"' not in path.read_text(encoding="utf-8"), (
+            f"{path.name} has addresses: ui/.npmrc has omit-lockfile-registry-resolved"
+        )
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "requirements-dev.txt"])

@@ -1,0 +1,3 @@
+export function Job({ name }: { name: string }) {
+  return <p>{name}</p>;
+}

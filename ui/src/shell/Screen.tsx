@@ -1,0 +1,36 @@
+/** Which component shows which address. */
+import type { ComponentType } from "preact";
+
+import { route } from "../router";
+import { Empty } from "../parts/states";
+import { Head } from "../parts/basics";
+import { rich, t } from "../text";
+import { Job } from "../screens/Job";
+import { Jobs } from "../screens/Jobs";
+
+const LISTS = new Map<string, ComponentType>([["jobs", Jobs]]);
+const ONES = new Map<string, ComponentType<{ name: string }>>([["jobs", Job]]);
+
+export function Screen() {
+  const { screen, rest } = route.value;
+  const One = rest ? ONES.get(screen) : undefined;
+  if (One) return <One key={rest} name={rest} />;
+  const All = rest ? undefined : LISTS.get(screen);
+  return All ? <All key={screen} /> : <NotFound />;
+}
+
+function NotFound() {
+  return (
+    <>
+      <Head title={t("notfound.title")} lede={rich("notfound.lede")} />
+      <Empty
+        title={t("notfound.none")}
+        action={
+          <a class="btn" href=".">
+            {t("notfound.back")}
+          </a>
+        }
+      />
+    </>
+  );
+}
