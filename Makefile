@@ -143,9 +143,10 @@ environments: $(READY)
 # --- setting up ---------------------------------------------------------------------------
 
 # Debian packages that only the suite needs, for servers that no wheel brings: the oldest
-# PostgreSQL that we support, and a pooler. Installed when root; other users are told, and
-# the tests that need one are skipped, unless DURIO_REQUIRE_ALL=1 says that none may be.
-DEBIAN_PACKAGES := postgresql-15 pgbouncer
+# PostgreSQL that we support, a pooler, and a browser with the fonts that layouts are tested
+# with. Installed when root; other users are told, and the tests that need one are skipped,
+# unless DURIO_REQUIRE_ALL=1 says that none may be.
+DEBIAN_PACKAGES := postgresql-15 pgbouncer chromium fonts-dejavu-core
 
 .PHONY: servers
 servers:
