@@ -102,6 +102,44 @@ async def pages_miss_nothing_and_repeat_nothing(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def a_range_of_ids_narrows_every_read(scene: Scene) -> None:
+    """Both ends count, in pages, in counts and in the pages of a mark."""
+    worker, claim = await scene.running()
+    await scene.finish(worker, claim)
+    dead = [await scene.dead() for _ in range(2)]
+    made = [claim.id, *dead, *await scene.add_many(5), await scene.add(delay=5.0)]
+    ids = sorted(made, reverse=True)
+    for first, last in ((0, 8), (2, 5), (3, 3), (5, 8)):
+        query = Query(namespace="shop", first_id=ids[last], last_id=ids[first])
+        wanted, seen, cursor = ids[first : last + 1], list[bytes](), None
+        for _ in wanted:
+            page = await scene.store.find(query, limit=2, cursor=cursor)
+            seen += [job.id for job in page.jobs]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert seen == wanted
+        for state in (READY, DEAD, SCHEDULED):
+            one = query._replace(states=(state,))
+            page = await scene.store.find(one, limit=9, cursor=None)
+            found = [job.id for job in page.jobs]
+            assert set(found) <= set(wanted)
+            assert [job.state for job in page.jobs] == [state] * len(found)
+            counted = await scene.store.count(one)
+            assert counted.jobs == len(found)
+            marked = await scene.store.find(
+                one, limit=9, cursor=None, mark=counted.mark
+            )
+            assert sorted(marked.ids, reverse=True) == found
+    newest = Query(namespace="shop", first_id=ids[4])
+    assert (await scene.store.count(newest, most=9)).jobs == 5
+    retried = Query(states=(DEAD,), first_id=max(dead))
+    mark = (await scene.store.count(retried)).mark
+    acted = await scene.store.act(dead, RetryJobs(), only=(retried, mark))
+    assert [one.id for one in acted] == [max(dead)]
+
+
+@chapter.promise()
 async def a_page_is_bounded(scene: Scene) -> None:
     """A page has at most 200 jobs, whatever limit is given."""
     await scene.add_many(250)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-from durio.model.ids import format_ids
+from durio.model.ids import format_ids, id_text
 from durio.model.job import RUNNING, STATE_BY_CODE, StoredJob
 from durio.model.names import known_as
 from durio.model.quantities import format_duration
@@ -28,6 +28,14 @@ class Query(NamedTuple):
     after: float | None = None
     worker: int | None = None  # running under this worker
     ids: tuple[bytes, ...] | None = None
+    # A range of ids, both ends included; an id begins with the time at which it was made.
+    first_id: bytes | None = None
+    last_id: bytes | None = None
+
+    @property
+    def has_id_range(self) -> bool:
+        """Whether it asks for a range of ids. Its pages are in the order of ids."""
+        return self.first_id is not None or self.last_id is not None
 
     @property
     def possible_states(self) -> tuple[int, ...] | None:
@@ -47,6 +55,10 @@ class Query(NamedTuple):
         parts += [f"error {self.error!r}"] if self.error is not None else []
         parts += [f"worker {self.worker}"] if self.worker is not None else []
         parts += [f"ids {format_ids(self.ids)}"] if self.ids is not None else []
+        if self.first_id is not None:
+            parts.append(f"from id {id_text(self.first_id)}")
+        if self.last_id is not None:
+            parts.append(f"to id {id_text(self.last_id)}")
         if self.before is not None:
             parts.append(f"before {moment_in_words(self.before)}")
         if self.after is not None:
@@ -187,8 +199,8 @@ class Browse(Protocol):
 
         `mark` is the result of a count. The page then has the ids of jobs of one state that
         are not beyond it, at most 1,000, in the order of the state's index: waiting jobs by
-        queue, dead ones by the time of their death. A page may be empty and still have a
-        cursor.
+        queue, dead ones by the time of their death. A page reads a limited number of rows,
+        so it may be short or empty and still have a cursor.
         """
         ...
 

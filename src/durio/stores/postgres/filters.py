@@ -176,6 +176,11 @@ def narrow_conditions(
         parts.append(f"t.worker = {values.put(query.worker, 'int4')}")
     if query.ids is not None:
         parts.append(f"{source.id} = any({values.put(list(query.ids), 'uuid[]')})")
+    parts += [
+        f"{source.id} {sign} {values.put(limit, 'uuid')}"
+        for sign, limit in ((">=", query.first_id), ("<=", query.last_id))
+        if limit is not None
+    ]
     return parts + (
         age_conditions(query, source, values) if source.is_by_end_time else []
     )

@@ -1,12 +1,14 @@
 """Read the store: jobs by id or page, lanes, counts, workers, tasks.
 
-Pages are sorted by arrival (`seq`), newest first. Each begins where the last one ended, so
-a page costs the same at any depth. Counts read index entries only, one per waiting or dead
+Pages are sorted by arrival (`seq`), newest first; those of a range of ids by id. Each begins
+where the last one ended, so a page costs the same at any depth. A page reads a limited
+number of rows, so it may be short or empty and still have a cursor. Counts read index entries only, one per waiting or dead
 job: about 0.1 s per million.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Any, NamedTuple
 
 from durio.model.codec import json_text
 from durio.model.job import BLOCKED, DEAD, DONE, READY, RUNNING, SCHEDULED, StoredJob
@@ -55,7 +57,13 @@ READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
 
+WINDOW_OF_IDS = statement("read_window_of_ids")
+NEWEST_BELOW = statement("read_newest_below")
+
 NEWEST = 2**63 - 1
+NEWEST_ID = b"\xff" * 17  # beyond every id
+SCAN_MAX = 20_000  # rows that a page reads from the whole table
+BY_ID_INDEX = " indexed by sqlite_autoindex_job_1"
 # The index of a state is sorted up to this length; a longer one is skipped.
 SORTED_MAX = 20_000
 # By state: the index of its jobs, and a query whether it is longer than that.
@@ -108,9 +116,11 @@ class SqliteBrowse(SqliteCapability):
             return await self.context.reader.read(
                 lambda db: find_counted(db, query, mark, cursor, limit)
             )
-        size = max(1, min(limit, PAGE_MAX))
-        before = before_cursor(cursor)
-        return await self.context.reader.read(lambda db: find(db, query, size, before))
+        size, order = max(1, min(limit, PAGE_MAX)), order_of(query)
+        before = order.parse(cursor)
+        return await self.context.reader.read(
+            lambda db: find(db, query, order, size, before)
+        )
 
     async def queues(
         self,
@@ -210,37 +220,73 @@ def read_stored_jobs(db: Database, ids: Sequence[bytes]) -> list[StoredJob]:
     return found
 
 
-def find(db: Database, query: Query, size: int, before: int) -> Page:
+class PageOrder(NamedTuple):
+    """The column that pages are sorted by."""
+
+    column: str
+    parse: Callable[[str | None], Any]  # a cursor; raises for other text
+    text: Callable[[Any], str]
+    place: Callable[[Row], Any]  # of a row of `read_jobs`
+    hint: str  # for a scan of the whole table
+
+
+def find(db: Database, query: Query, order: PageOrder, size: int, before: Any) -> Page:
     """Return one page; it reads one row more to find out whether there is a next page."""
     where, values = state_conditions(query)
+    sources, is_whole = sources_of(db, query, order.hint)
+    low = window_end(db, query, order, before) if is_whole and where else None
+    window = f"{order.column} < ?" + (
+        "" if low is None else f" and {order.column} >= ?"
+    )
+    bounds = (before,) if low is None else (before, low)
     rows: list[Row] = []
-    for source in sources_of(db, query):
-        sql = f"{source} and seq < ? {where} order by seq desc limit ?"
-        rows += db.rows(sql, (before, *values, size + 1))
-    rows.sort(key=SEQ, reverse=True)
-    shown = rows[:size]
-    cursor = str(shown[-1][WIDTH]) if len(rows) > size else None
+    for source in sources:
+        sql = f"{source} and {window} {where} order by {order.column} desc limit ?"
+        rows += db.rows(sql, (*bounds, *values, size + 1))
+    rows.sort(key=order.place, reverse=True)
+    shown, cursor = rows[:size], None
+    if len(rows) > size:
+        cursor = order.text(order.place(shown[-1]))
+    elif low is not None:
+        cursor = order.text(low)
     return Page([stored_job_of(row) for row in shown], cursor)
 
 
-def sources_of(db: Database, query: Query) -> tuple[str, ...]:
-    """Return where to read the jobs, with the condition for a single state."""
+def window_end(db: Database, query: Query, order: PageOrder, before: Any) -> Any:
+    """Return where a scan of SCAN_MAX rows ends; None if it reaches the last row."""
+    if order.column == "id":
+        # A byte more than the last id: above it, and below every id after it.
+        above = before if query.last_id is None else min(before, query.last_id + b"\0")
+        return db.value(WINDOW_OF_IDS, (above, query.first_id or b"", SCAN_MAX))
+    newest = db.value(NEWEST_BELOW, (before,))
+    # Numbers of jobs that are deleted are not in the way: the next window begins at a job.
+    below = None if newest is None else db.value(NEWEST_BELOW, (newest + 1 - SCAN_MAX,))
+    return None if below is None else below + 1
+
+
+def sources_of(db: Database, query: Query, hint: str) -> tuple[tuple[str, ...], bool]:
+    """Return where to read the jobs, and whether that is a scan of the whole table.
+
+    A source has the condition for a single state.
+    """
     states = query.possible_states
     if states is None or len(states) != 1:
-        return (f"{READ_JOBS} where true",)
+        return (f"{READ_JOBS}{hint} where true",), True
     (state,) = states
     if state == BLOCKED:
         stored = READ_BLOCKED_JOBS, READ_JOBS_BEFORE_GATES
-        return tuple(f"{source} where state = 1" for source in stored)
+        return tuple(f"{source} where state = 1" for source in stored), False
     index = best_index(db, state)
-    source = READ_JOBS if index is None else f"{READ_JOBS} indexed by {index}"
+    source = (
+        f"{READ_JOBS}{hint}" if index is None else f"{READ_JOBS} indexed by {index}"
+    )
     # Literals, not parameters: SQLite must see the values to use a partial index.
     found = f"{source} where state = {int(state)}"
     if state == DEAD:
-        return (f"{found} and died_at is not null",)  # the condition of the index
+        found += " and died_at is not null"  # the condition of the index
     if state == READY:
-        return found, f"{READ_PASSED_JOBS} where state = 1"
-    return (found,)
+        return (found, f"{READ_PASSED_JOBS} where state = 1"), index is None
+    return (found,), index is None
 
 
 def best_index(db: Database, state: int) -> str | None:
@@ -261,3 +307,25 @@ def before_cursor(cursor: str | None) -> int:
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) >= len(str(NEWEST)):
         raise invalid_cursor(cursor)
     return int(cursor)
+
+
+def before_id(cursor: str | None) -> bytes:
+    """Return the last id of a page of a range of ids; raise if the text is not a cursor."""
+    if cursor is None:
+        return NEWEST_ID
+    try:
+        before = bytes.fromhex(cursor)
+    except ValueError:
+        before = b""
+    if before.hex() != cursor or len(before) != len(NEWEST_ID) - 1:
+        raise invalid_cursor(cursor)
+    return before
+
+
+BY_ARRIVAL = PageOrder("seq", before_cursor, str, SEQ, "")
+BY_ID = PageOrder("id", before_id, bytes.hex, itemgetter(0), BY_ID_INDEX)
+
+
+def order_of(query: Query) -> PageOrder:
+    """Return the order of pages: that of arrival, or of ids for a range of ids."""
+    return BY_ID if query.has_id_range else BY_ARRIVAL

@@ -98,6 +98,8 @@ def conditions(query: Query, *, dead: bool) -> tuple[str, list[Any]]:
         (f"{dated} > ?", query.after),
         ("worker = ?", query.worker),
         ("id in (select unhex(value) from json_each(?))", ids),
+        ("id >= ?", query.first_id),
+        ("id <= ?", query.last_id),
     ):
         if value is not None:
             parts.append(sql)

@@ -28,6 +28,14 @@ select id, {shown_state} from job where id in (select unhex(value) from json_eac
 -- The newest ids of a range.
 select id from job where id between :first and :last order by id desc limit :limit
 
+-- name: read_newest_below(seq)
+-- only here: PostgreSQL sorts pages by id.
+select max(seq) from job where seq < :seq
+
+-- name: read_window_of_ids(before, first, offset)
+-- only here: as `read_newest_below`. The id that this number of ids of a range are above.
+select id from job where id < :before and id >= :first order by id desc limit 1 offset :offset
+
 -- name: count_jobs_before(id, limit)
 -- Ready jobs of the same lane that come before this one, at most `limit`: index entries only.
 -- Two ranges, because a comparison of (rank, seq) would read all jobs of the same rank.
