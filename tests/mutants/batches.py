@@ -184,4 +184,12 @@ PLANTED = (
         "self.started, self.has_begun = now, True",
         Tests("tests/unit/worker/test_blocked.py"),
     ),
+    one_patch(
+        "batch_begins_without_a_lease",
+        "A worker that was suspended begins the call of jobs that another one may have.",
+        BATCHES,
+        "        if self._slots.lease.is_over:\n",
+        "        if False:\n",
+        Tests("tests/unit/worker/test_suspended.py"),
+    ),
 )

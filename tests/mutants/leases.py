@@ -230,4 +230,22 @@ PLANTED = (
         ),
         (Tests("tests/unit/stores/test_postgres_idle_claim.py"),),
     ),
+    Mutant(
+        "suspended_worker_starts_its_claims",
+        "A worker that was suspended starts jobs that another one may have.",
+        (Patch("worker/slots.py", "if buffer and self.lease.is_over:", "if False:"),),
+        (Tests("tests/unit/worker/test_suspended.py"),),
+    ),
+    Mutant(
+        "suspended_worker_runs_a_job_alone",
+        "A worker that was suspended runs the job that was to run alone.",
+        (
+            Patch(
+                "worker/slots.py",
+                "        elif self.lease.is_over:\n",
+                "        elif False:\n",
+            ),
+        ),
+        (Tests("tests/unit/worker/test_suspended.py"),),
+    ),
 )

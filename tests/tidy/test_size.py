@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
         "a request, the transaction that it sees, and how that begins and ends",
     ),
     "stores/sqlite/writer.py": (460, "the writer thread and what a fork does to it"),
-    "worker/slots.py": (465, "one owner of all attempts"),
+    "worker/slots.py": (470, "one owner of all attempts"),
     "worker/supervisor.py": (420, "one state machine over all processes"),
     "tests/conformance/browse.py": (430, "one capability has one chapter"),
     "tests/conformance/bulk.py": (420, "one capability has one chapter"),

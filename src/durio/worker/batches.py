@@ -31,6 +31,7 @@ from durio.worker.batch_runner import BatchRunner
 from durio.worker.deadline import Deadlines
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas
+from durio.worker.lease_check import LeaseCheck
 from durio.worker.unrunnable import TaskVersions
 
 # A search that took longer, and found too little, is repeated after a pause only.
@@ -43,6 +44,7 @@ class BatchSlots(Protocol):
     """The part of the slots that batches use."""
 
     capacity: int
+    lease: LeaseCheck
     reports_started: bool
     deadlines: Deadlines
 
@@ -136,8 +138,7 @@ class Batches:
         """Give back, uncharged, jobs of these lanes whose call has not begun."""
         for (_, lane), batch in list(self.open.items()):
             if lanes is None or lane in lanes:
-                for item in list(batch.items):
-                    item.interrupt(InterruptReason.STOP)
+                _give_back(batch)
 
     def drop_all(self) -> None:
         """Forget all batches: the lease is lost. Their jobs were interrupted before."""
@@ -185,6 +186,9 @@ class Batches:
     # --- calls
 
     def _begin(self, batch: BatchCall) -> None:
+        if self._slots.lease.is_over:
+            _give_back(batch)
+            return
         self._close(batch)
         context = self._context.copy()
         task = asyncio.Task(self._call(batch), loop=self._loop, context=context)
@@ -239,6 +243,11 @@ def rule_of(handler: Handler) -> Batch:
     if handler.batch is None:
         raise InvariantBroken("the task has batches")
     return handler.batch
+
+
+def _give_back(batch: BatchCall) -> None:
+    for item in list(batch.items):
+        item.interrupt(InterruptReason.STOP)
 
 
 def _room(batch: BatchCall) -> int:

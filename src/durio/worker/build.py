@@ -22,6 +22,7 @@ from durio.worker.burst_end import BurstEnd
 from durio.worker.claim import ClaimLoop
 from durio.worker.heartbeat import Heartbeat, VitalsReporter
 from durio.worker.lanes import Lanes, quotas_for
+from durio.worker.lease_check import LeaseCheck
 from durio.worker.lease_events import LeaseEvents
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
@@ -156,6 +157,7 @@ class WorkerBuilder:
         config = self._config
         return Slots(
             runner=self._build_runner(claims),
+            lease=LeaseCheck(self._identity, self._clock, self._settings.lease_seconds),
             handlers=config.handlers,
             outcomes=self._outcomes,
             emit=self._emit,

@@ -46,9 +46,14 @@ class ExchangeRequests:
         return batches.room if batches.open else 0
 
     def next(self, *, resync: bool) -> ExchangeRequest:
-        """Return what to claim now; a resync is never for batches alone."""
+        """Return what to claim now; a resync is never for batches alone.
+
+        Jobs that could not start are not claimed: see `LeaseCheck`.
+        """
         slots, held = self._slots, len(self._inputs.held)
         want, room = max(0, slots.want - held), self._room - held
+        if slots.lease.is_over:
+            want = room = 0
         if room > 0 and not resync and (self._may_be_more or not want):
             self._may_be_more = False
             self._last = ExchangeRequest(*slots.batches.next_fill(room), is_fill=True)

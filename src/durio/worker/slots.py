@@ -27,6 +27,7 @@ from durio.worker.deadline import Deadlines
 from durio.worker.first_steps import FirstSteps
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas, Sort
+from durio.worker.lease_check import LeaseCheck
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
 from durio.worker.plan_changes import PlanChanges
 from durio.worker.plan_inputs import FailedInput
@@ -56,6 +57,7 @@ class Slots:
         self,
         *,
         runner: BatchRunner,
+        lease: LeaseCheck,
         handlers: TaskHandlers,
         outcomes: OutcomeBuffer,
         emit: Emit,
@@ -71,6 +73,7 @@ class Slots:
     ) -> None:
         settings = runner.settings.worker
         self.runner = runner
+        self.lease = lease
         self._handlers = handlers
         self._outcomes = outcomes
         self._emit = emit
@@ -181,6 +184,9 @@ class Slots:
         if self._to_run_alone or self._alone is not None:
             return
         running, buffer = self.running, self.buffer
+        if buffer and self.lease.is_over:
+            self._release_buffer()
+            return
         if self._quotas is None:
             while buffer and len(running) < self.capacity:
                 self.start(buffer.popleft())
@@ -330,6 +336,9 @@ class Slots:
         if claim.id in refused:
             self._alone = None
             self.fill()
+        elif self.lease.is_over:
+            self._alone = None
+            self.release(claim)
         else:
             self.start(claim)
             if claim.id not in self.running:
