@@ -24,7 +24,7 @@ from durio.ports.control import (
 from tests.conformance.gates import NARROW, OTHER_LANE, WIDE, cap, change, states
 from tests.conformance.logs import LOG, append
 from tests.conformance.promises import Chapter
-from tests.conformance.scene import LANE, Scene, key, outcome
+from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key, outcome
 
 chapter = Chapter("places")
 OURS = ("has_transactions",)
@@ -231,6 +231,25 @@ async def a_retried_job_passes_its_gates_again(scene: Scene) -> None:
     assert await scene.is_ready(claim.id)
     await scene.store.act([waiting], DiscardJobs())
     assert await scene.used(NARROW) == 1
+
+
+@chapter.promise("M85")
+async def a_retry_with_other_arguments_keeps_its_gates(scene: Scene) -> None:
+    """Its gates are those that it was stored with, whatever the new arguments say."""
+    gates = cap(1, NARROW) + cap(1, WIDE)
+    worker, claim = await scene.running(gates=gates)
+    await scene.finish(worker, claim, kind=OutcomeKind.DEAD)
+    holder = await scene.add(gates=cap(1, WIDE))
+    (one,) = await scene.store.act([claim.id], RetryJobs(OTHER_PAYLOAD))
+    assert one.after == BLOCKED
+    assert (await scene.gates())[WIDE].waiting == 1
+    assert [await scene.used(name) for name in (NARROW, WIDE)] == [1, 1]
+    await scene.store.act([holder], CancelJobs())
+    (again,) = await scene.claim(worker, 9)
+    assert (again.id, again.payload) == (claim.id, OTHER_PAYLOAD)
+    assert [await scene.used(name) for name in (NARROW, WIDE)] == [1, 1]
+    await scene.finish(worker, again)
+    assert [await scene.used(name) for name in (NARROW, WIDE)] == [0, 0]
 
 
 @chapter.promise()
