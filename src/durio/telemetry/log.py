@@ -37,11 +37,10 @@ JOB_EVENT_FIELDS = (
     *("error_type", "error", "decision", "reason", "delay_seconds", "meta", "worker"),
 )
 JOB_NAMES = [name for name in MEANINGS if name.startswith("job.")]
-ON_ONE_LINE = {
-    code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)
-}
+# What moves the cursor, ends a line, or turns the direction of writing.
+UNSHOWN = (*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ON_ONE_LINE = {code: repr(chr(code))[1:-1] for code in UNSHOWN}
 LEVEL_NAMES = {10: "DEBUG  ", 20: "INFO   ", 30: "WARNING", 40: "ERROR  "}
-# Codes of a terminal.
 LEVEL_COLOURS = {10: "2", 30: "33", 40: "31", 50: "31"}
 EVENT_COLOURS = {JOB_DONE: "32"}
 logger = logging.getLogger("durio")
@@ -389,7 +388,8 @@ def format_time(moment: datetime) -> str:
 
 def _indented(text: str) -> str:
     """Indent the text, so that its lines cannot be mistaken for log lines."""
-    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+    lines = text.rstrip().expandtabs().splitlines()
+    return "\n".join(f"    {line.translate(ON_ONE_LINE)}" for line in lines)
 
 
 def on_one_line(value: Any) -> str:

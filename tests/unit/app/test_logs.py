@@ -211,6 +211,24 @@ async def test_a_terminal_gets_colours_and_short_times(app: App, root: logging.L
     assert re.fullmatch(r"\d\d:\d\d:\d\d \x1b\[31mERROR  \x1b\[0m red", lines[-1])
 
 
+@virtual(name="shop")
+async def test_an_error_sends_no_codes_to_the_terminal(app: App, root: logging.Logger):
+    async def fail() -> None:
+        text = "\x1b[2J\x9b31m\u202eno such\torder"
+        raise ValueError(text)
+
+    stream = io.StringIO()
+    root.handlers.clear()
+    configure(LogSettings(format="text"), stream)
+    await app.task(name="fail", retry=0)(fail).enqueue()
+    await drained(app)
+    said = stream.getvalue()
+    assert (
+        said.count(r"\x1b[2J\x9b31m\u202eno such") == 2
+    )  # on the line, in the traceback
+    assert not set("\x1b\x9b\u202e\t") & set(said)
+
+
 @pytest.mark.usefixtures("_colours")
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_can_be_switched_off(
