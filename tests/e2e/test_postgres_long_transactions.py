@@ -384,7 +384,7 @@ def test_who_migrates_waits_for_another(
         await scene.caller.execute("commit")
         assert await late == [
             *("0001_jobs", "0002_records"),
-            *("0003_logs", "0004_gates"),
+            *("0003_logs", "0004_gates", "0005_audit_details"),
         ]
         assert await asyncio.to_thread(schema_status.migrate, url) == []
 

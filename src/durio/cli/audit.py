@@ -44,7 +44,9 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
       durio audit ls
       durio audit ls --limit 500 --json
 
-    With --json: {"audit": [{"at", "who", "verb", "target", "jobs"}]}.
+    With --json: {"audit": [{"at", "who", "verb", "target", "jobs", "details"}]};
+    "details" of a change by the dashboard are {"address", "browser", "request_id",
+    "before", "after"}, else null.
 
     \b
     Exit codes: 2 usage; 3 store; 4 import of the App; 5 schema
@@ -57,10 +59,20 @@ def list_audit(*, selection: AppSelection, limit: int) -> None:
 
     rows, now = selection.run_unscoped(ask)
     if selection.is_json:
-        fields = [{**row._asdict(), "at": utc_datetime(row.at)} for row in rows]
-        show_json({"audit": fields})
+        show_json({"audit": [line_fields(row) for row in rows]})
     else:
         show_table(COLUMNS, [cells(row, now) for row in rows], "no changes recorded")
+
+
+def line_fields(row: AuditLine) -> dict[str, Any]:
+    return {
+        "at": utc_datetime(row.at),
+        "who": row.who,
+        "verb": row.verb,
+        "target": row.target,
+        "jobs": row.jobs,
+        "details": row.read_details(),
+    }
 
 
 def cells(row: AuditLine, now: float) -> list[Any]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from durio.model.ids import format_ids, id_text
 from durio.model.job import RUNNING, STATE_BY_CODE, StoredJob
 from durio.model.names import known_as
@@ -136,6 +138,13 @@ class AuditLine(NamedTuple):
     verb: str
     target: str
     jobs: int
+    # JSON with where the change came from and what it changed; empty for most lines.
+    details: str = ""
+    number: int = 0  # later lines have greater numbers
+
+    def read_details(self) -> dict[str, Any] | None:
+        """Return the details as values; None if there are none."""
+        return msgspec.json.decode(self.details) if self.details else None
 
 
 class DeathCount(NamedTuple):
@@ -247,8 +256,13 @@ class Browse(Protocol):
         """
         ...
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        """Return the actions of operators, newest first."""
+    async def audit(
+        self, namespace: str | None, *, limit: int, before: int | None = None
+    ) -> list[AuditLine]:
+        """Return the actions of operators, newest first.
+
+        `before`: only lines that were written before the line of this number.
+        """
         ...
 
 

@@ -140,6 +140,11 @@ class Acted(NamedTuple):
         return not isinstance(action, RetryJobs) or self.before != self.after
 
 
+WHO_CHARS_MAX = 200
+TARGET_CHARS_MAX = 1000
+DETAILS_CHARS_MAX = 8000  # longer JSON is left out, because a part of it cannot be read
+
+
 class AuditEntry(NamedTuple):
     """A line of the audit, except for its time."""
 
@@ -147,7 +152,16 @@ class AuditEntry(NamedTuple):
     who: str
     verb: str
     target: str
-    jobs: int
+    jobs: int = 0
+    details: str = ""
+
+    def cut(self) -> "AuditEntry":
+        """Return the line with texts of the length that is stored."""
+        return self._replace(
+            who=self.who[:WHO_CHARS_MAX],
+            target=self.target[:TARGET_CHARS_MAX],
+            details=self.details if len(self.details) <= DETAILS_CHARS_MAX else "",
+        )
 
 
 @dataclass(slots=True)
@@ -165,6 +179,18 @@ class AuditNote:
     details: str = ""  # JSON: where the request came from, what it changed
     # Set by the store: the line to which the next call adds its jobs.
     line: int | None = None
+
+    def entry(self) -> AuditEntry:
+        """Return the only line of a change that is not of jobs."""
+        return AuditEntry(
+            self.namespace, self.who, self.verb, self.target, details=self.details
+        )
+
+    def entry_of(self, lane: str, verb: str, target: str) -> AuditEntry:
+        """Return the line of one change of a queue."""
+        return AuditEntry(
+            namespace_of(lane), self.who, verb, target, details=self.details
+        )
 
     def entries(
         self, action: Action, acted: Sequence[Acted], lanes: Mapping[bytes, str]
@@ -184,6 +210,7 @@ class AuditNote:
                 self.verb or action.verb,
                 self.target or format_ids([one.id for one in some]),
                 sum(one.is_changed_by(action) for one in some),
+                self.details,
             )
             for namespace, some in jobs_of.items()
             if some

@@ -168,8 +168,8 @@ class StoreMetadata(NamedTuple):
     queues: Sequence[QueueSettingsRow]
     tallies: Sequence[tuple[str, str, str, int]]  # lane, task, type of error, dead
     deaths: int  # sequence number of the last death
-    # at, namespace, who, verb, target, jobs; oldest first
-    audit: Sequence[tuple[float, str, str, str, str, int]]
+    # at, namespace, who, verb, target, jobs, details; oldest first
+    audit: Sequence[tuple[float, str, str, str, str, int, str]]
     protocols: Sequence[tuple[str, int]]  # namespace, what its workers must know
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from durio.ports.control import Acted, Action, AuditNote
+from durio.ports.control import Acted, Action, AuditEntry, AuditNote
 from durio.stores.postgres.statements import statement
 from durio.stores.postgres.transaction import PostgresTransaction
 
@@ -11,19 +11,10 @@ ADD_TO_AUDIT = statement("add_to_audit")
 PRUNE_AUDIT = statement("prune_audit")
 
 AUDIT_LINES_MAX = 10_000
-WHO_CHARS_MAX = 200
-TARGET_CHARS_MAX = 1000
 
 
 async def write_audit_line(
-    tx: PostgresTransaction,
-    namespace: str,
-    who: str,
-    verb: str,
-    target: str,
-    jobs: int = 0,
-    *,
-    add_to_line: int | None = None,
+    tx: PostgresTransaction, entry: AuditEntry, *, add_to_line: int | None = None
 ) -> int:
     """Write one line and return its number.
 
@@ -32,10 +23,12 @@ async def write_audit_line(
     of its own.
     """
     now = await tx.now()
-    if add_to_line is not None and await tx.rows(ADD_TO_AUDIT, add_to_line, now, jobs):
+    if add_to_line is not None and await tx.rows(
+        ADD_TO_AUDIT, add_to_line, now, entry.jobs
+    ):
         return add_to_line
-    who, target = storable(who)[:WHO_CHARS_MAX], storable(target)[:TARGET_CHARS_MAX]
-    return await tx.value(INSERT_AUDIT, now, namespace, who, verb, target, jobs)
+    texts = [storable(v) if isinstance(v, str) else v for v in entry.cut()]
+    return await tx.value(INSERT_AUDIT, now, *texts)
 
 
 async def write_audit_note(
@@ -48,7 +41,7 @@ async def write_audit_note(
     """Write all lines of a note; return the number of the line that later calls add to."""
     line = note.line
     for entry in note.entries(action, acted, lanes):
-        line = await write_audit_line(tx, *entry, add_to_line=note.line)
+        line = await write_audit_line(tx, entry, add_to_line=note.line)
     return line if note.target else None
 
 

@@ -318,9 +318,11 @@ class PostgresBrowse(PostgresCapability):
     async def gates(self, prefix: str, *, limit: int) -> list[GateRow]:
         return await read_gates(self.context, prefix, limit)
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
+    async def audit(
+        self, namespace: str | None, *, limit: int, before: int | None = None
+    ) -> list[AuditLine]:
         most = max(0, min(limit, AUDIT_ROWS_MAX))
-        rows = await self.context.connections.read(READ_AUDIT, namespace, most)
+        rows = await self.context.connections.read(READ_AUDIT, namespace, before, most)
         return [AuditLine(*row) for row in rows]
 
 

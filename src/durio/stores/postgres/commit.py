@@ -99,5 +99,5 @@ async def commit_effects(
     ended = await write_entries(tx, context, is_patient=True)
     enqueued = await with_ended_waits(tx, enqueued, ended)
     if note is not None:
-        await write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
+        await write_audit_line(tx, note.entry())
     return Committed(enqueued, versions, gates=tuple(tx.gates.counts)), ended

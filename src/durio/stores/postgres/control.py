@@ -13,6 +13,7 @@ from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
     Action,
+    AuditEntry,
     AuditNote,
     Counted,
     QueueChange,
@@ -64,7 +65,7 @@ async def set_queue(
     if change.paused is not None:
         await wake_workers(tx, lane, paused=change.paused)
     for verb, target in news.in_words(lane):
-        await write_audit_line(tx, namespace_of(lane), note.who, verb, target)
+        await write_audit_line(tx, note.entry_of(lane, verb, target))
 
 
 async def wake_workers(tx: PostgresTransaction, lane: str, *, paused: bool) -> None:
@@ -102,9 +103,10 @@ async def restore_jobs(
         first = await next_deaths(tx, len(ids))
         await tx.rows(NUMBER_DEATHS, ids, list(range(first, first + len(ids))))
     for namespace, some in sorted(of_apps.items()):
-        await write_audit_line(
-            tx, namespace, note.who, "restore", format_ids(some), len(some)
+        entry = AuditEntry(
+            namespace, note.who, "restore", format_ids(some), len(some), note.details
         )
+        await write_audit_line(tx, entry)
     return len(ids)
 
 

@@ -218,7 +218,7 @@ class PostgresImportJobs:
                 await tx.rows(
                     ADD_DEATH_COUNTS, *columns(clean_text(metadata.tallies), 4)
                 )
-                await tx.rows(INSERT_AUDIT, *columns(clean_text(metadata.audit), 6))
+                await tx.rows(INSERT_AUDIT, *columns(clean_text(metadata.audit), 7))
                 await enter_imported(tx, self._context, move)
             await self._wake_workers(tx, metadata)
             return mark._replace(stage="open")

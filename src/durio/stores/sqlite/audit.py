@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from durio.ports.control import Acted, Action, AuditNote
+from durio.ports.control import Acted, Action, AuditEntry, AuditNote
 from durio.stores.sqlite.statements import statement
 from durio.stores.sqlite.write_session import SqliteTransaction
 
@@ -11,19 +11,10 @@ ADD_TO_AUDIT = statement("add_to_audit")
 PRUNE_AUDIT = statement("prune_audit")
 
 AUDIT_LINES_MAX = 10_000
-WHO_CHARS_MAX = 200
-TARGET_CHARS_MAX = 1000
 
 
 def write_audit_line(
-    tx: SqliteTransaction,
-    namespace: str,
-    who: str,
-    verb: str,
-    target: str,
-    jobs: int = 0,
-    *,
-    add_to_line: int | None = None,
+    tx: SqliteTransaction, entry: AuditEntry, *, add_to_line: int | None = None
 ) -> int:
     """Write one line and return its number.
 
@@ -32,11 +23,10 @@ def write_audit_line(
     of its own.
     """
     if add_to_line is not None:
-        rows = tx.db.rows(ADD_TO_AUDIT, (add_to_line, tx.now, jobs))
+        rows = tx.db.rows(ADD_TO_AUDIT, (add_to_line, tx.now, entry.jobs))
         if rows:
             return add_to_line
-    line = (namespace, who[:WHO_CHARS_MAX], verb, target[:TARGET_CHARS_MAX], jobs)
-    return tx.db.value(INSERT_AUDIT, (tx.now, *line))
+    return tx.db.value(INSERT_AUDIT, (tx.now, *entry.cut()))
 
 
 def write_audit_note(
@@ -49,7 +39,7 @@ def write_audit_note(
     """Write all lines of a note; return the number of the line that later calls add to."""
     line = note.line
     for entry in note.entries(action, acted, lanes):
-        line = write_audit_line(tx, *entry, add_to_line=note.line)
+        line = write_audit_line(tx, entry, add_to_line=note.line)
     return line if note.target else None
 
 

@@ -180,8 +180,10 @@ class SqliteBrowse(SqliteCapability):
             lambda db: read_gates(db, prefix, limit, now)
         )
 
-    async def audit(self, namespace: str | None, *, limit: int) -> list[AuditLine]:
-        values = (namespace, max(0, limit))
+    async def audit(
+        self, namespace: str | None, *, limit: int, before: int | None = None
+    ) -> list[AuditLine]:
+        values = (namespace, before, max(0, limit))
         rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
         return [AuditLine(*row) for row in rows]
 

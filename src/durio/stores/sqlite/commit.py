@@ -40,7 +40,7 @@ def commit_effects(tx: SqliteTransaction, *, request: CommitRequest) -> Committe
     write_log_effects(tx, effects)
     pass_changed(tx, effects.gates)
     if note is not None:
-        write_audit_line(tx, note.namespace, note.who, note.verb, note.target)
+        write_audit_line(tx, note.entry())
     return Committed(enqueued, versions, gates=gates)
 
 

@@ -44,7 +44,7 @@ def set_queue(
     if change.paused is not None:
         wake_workers(tx, lane, paused=change.paused)
     for verb, target in news.in_words(lane):
-        write_audit_line(tx, namespace_of(lane), note.who, verb, target)
+        write_audit_line(tx, note.entry_of(lane, verb, target))
 
 
 def wake_workers(tx: SqliteTransaction, lane: str, *, paused: bool) -> None:

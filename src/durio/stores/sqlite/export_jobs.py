@@ -9,6 +9,7 @@ from typing import Any
 
 from durio.model.codec import json_text
 from durio.model.ids import id_text
+from durio.ports.control import AuditEntry
 from durio.ports.lease import command_put
 from durio.ports.move import (
     ActiveWorkers,
@@ -117,7 +118,9 @@ class SqliteExportJobs:
             for worker, namespace in tx.db.rows(FIND_REGISTERED_WORKERS):
                 command = id_text(self._context.clock.new_id())
                 write_puts(tx, [command_put(worker, command, "drain")])
-                write_audit_line(tx, namespace, by, "drain", f"worker {worker}")
+                write_audit_line(
+                    tx, AuditEntry(namespace, by, "drain", f"worker {worker}")
+                )
             return standing or mark
 
         return await self._context.writer.write(work)
@@ -212,7 +215,7 @@ def current_mark(db: Database, move: str, *stages: ExportStage) -> MoveMark:
 
 def audit_every_app(tx: SqliteTransaction, by: str, target: str) -> None:
     for (namespace,) in tx.db.rows(FIND_NAMESPACES):
-        write_audit_line(tx, namespace, by, "move away", target)
+        write_audit_line(tx, AuditEntry(namespace, by, "move away", target))
 
 
 # --- reading
@@ -271,8 +274,8 @@ def read_metadata(db: Database) -> StoreMetadata:
         tallies=[(lane, task, kind, n) for lane, task, kind, n in tallies if lane],
         deaths=deaths,
         audit=[
-            (at, app, who, verb, target, jobs)
-            for at, app, who, verb, target, jobs in db.rows(EXPORT_AUDIT)
+            (at, app, who, verb, target, jobs, details)
+            for at, app, who, verb, target, jobs, details in db.rows(EXPORT_AUDIT)
         ],
         protocols=[(app, required) for app, required in db.rows(EXPORT_PROTOCOLS)],
     )

@@ -19,6 +19,7 @@ from durio.ports.browse import Query
 from durio.ports.control import (
     Acted,
     Action,
+    AuditEntry,
     AuditNote,
     CancelJobs,
     DiscardJobs,
@@ -310,5 +311,8 @@ def restore_jobs(
         if tx.db.rows(RESTORE_JOB, values):
             of_apps.setdefault(namespace_of(r.lane), []).append(r.id)
     for namespace, ids in of_apps.items():
-        write_audit_line(tx, namespace, note.who, "restore", format_ids(ids), len(ids))
+        entry = AuditEntry(
+            namespace, note.who, "restore", format_ids(ids), len(ids), note.details
+        )
+        write_audit_line(tx, entry)
     return sum(map(len, of_apps.values()))

@@ -1,8 +1,9 @@
 -- The audit log, and counts of deaths by lane, task and error.
 
--- name: insert_audit(at, namespace, who, verb, target, jobs)
-insert into {schema}.audit (at, namespace, who, verb, target, jobs)
-values (:at::float8, :namespace::text, :who::text, :verb::text, :target::text, :jobs::int8)
+-- name: insert_audit(at, namespace, who, verb, target, jobs, details)
+insert into {schema}.audit (at, namespace, who, verb, target, jobs, details)
+values (:at::float8, :namespace::text, :who::text, :verb::text, :target::text, :jobs::int8,
+  :details::text)
 returning seq
 
 -- name: add_to_audit(seq, at, jobs)
@@ -10,9 +11,10 @@ returning seq
 update {schema}.audit set at = :at::float8, jobs = jobs + :jobs::int8 where seq = :seq::int8
 returning seq
 
--- name: read_audit(namespace, limit)
-select at, who, verb, target, jobs from {schema}.audit
-where :namespace::text is null or namespace = :namespace::text
+-- name: read_audit(namespace, before, limit)
+select at, who, verb, target, jobs, details, seq from {schema}.audit
+where (:namespace::text is null or namespace = :namespace::text)
+  and (:before::int8 is null or seq < :before::int8)
 order by seq desc limit :limit::int8
 
 -- name: prune_audit(keep, limit)

@@ -205,13 +205,13 @@ entries as (
 )
 delete from {schema}.log where name >= :prefix::text and name < :beyond::text
 
--- name: import_audit(ats, namespaces, who, verbs, targets, jobs)
+-- name: import_audit(ats, namespaces, who, verbs, targets, jobs, details)
 -- only here: only PostgreSQL receives a move.
-insert into {schema}.audit (at, namespace, who, verb, target, jobs)
-select at, namespace, who, verb, target, jobs
+insert into {schema}.audit (at, namespace, who, verb, target, jobs, details)
+select at, namespace, who, verb, target, jobs, details
 from unnest(:ats::float8[], :namespaces::text[], :who::text[], :verbs::text[], :targets::text[],
-  :jobs::int8[])
-  with ordinality as u (at, namespace, who, verb, target, jobs, n)
+  :jobs::int8[], :details::text[])
+  with ordinality as u (at, namespace, who, verb, target, jobs, details, n)
 order by n
 
 -- name: read_imported_jobs(ids)

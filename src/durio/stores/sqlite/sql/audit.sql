@@ -1,9 +1,9 @@
 -- The audit of what operators did, and the counts of deaths. Both are written in the
 -- transaction that makes the change.
 
--- name: insert_audit(now, namespace, who, verb, target, jobs)
-insert into audit (at, namespace, who, verb, target, jobs)
-values (:now, :namespace, :who, :verb, :target, :jobs)
+-- name: insert_audit(now, namespace, who, verb, target, jobs, details)
+insert into audit (at, namespace, who, verb, target, jobs, details)
+values (:now, :namespace, :who, :verb, :target, :jobs, :details)
 returning seq
 
 -- name: add_to_audit(seq, now, jobs)
@@ -11,10 +11,10 @@ returning seq
 update audit set at = :now, jobs = jobs + :jobs where seq = :seq
 returning seq
 
--- name: read_audit(namespace, limit)
+-- name: read_audit(namespace, before, limit)
 -- The newest lines first. A null namespace means all.
-select at, who, verb, target, jobs from audit
-where :namespace is null or namespace = :namespace
+select at, who, verb, target, jobs, details, seq from audit
+where (:namespace is null or namespace = :namespace) and (:before is null or seq < :before)
 order by seq desc limit :limit
 
 -- name: prune_audit(keep, limit)

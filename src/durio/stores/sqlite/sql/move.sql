@@ -117,4 +117,4 @@ select queue, task, error_type, dead from tally order by queue, task, error_type
 
 -- name: export_audit()
 -- only here: the audit is exported from the store that is left.
-select at, namespace, who, verb, target, jobs from audit order by seq
+select at, namespace, who, verb, target, jobs, details from audit order by seq
