@@ -23,16 +23,15 @@ from durio.cli.prompts import (
 )
 from durio.cli.queue_rows import (
     WAITING_STATES,
-    QueueRow,
     check_known,
     known_queues,
-    load_queue_rows,
-    waiting_jobs_text,
+    load_rows,
 )
 from durio.cli.table import Column
 from durio.client.bulk import CountedJobs
 from durio.client.namespaces import apps_in
 from durio.client.queue_handle import check_reason_text
+from durio.client.queue_rows import QueueRow, waiting_jobs_text
 from durio.model.errors import UsageError
 from durio.model.names import check_name, lane
 from durio.model.quantities import format_duration, seconds
@@ -74,7 +73,7 @@ def close_and_wait(
 
 async def find_queue_row(app: App, queue: str) -> QueueRow | None:
     """Return the current state of one queue; None if it was never used."""
-    found = [row for row in await load_queue_rows(app, app.name) if row.queue == queue]
+    found = [row for row in await load_rows(app, app.name) if row.queue == queue]
     return found[0] if found else None
 
 
@@ -214,7 +213,7 @@ def list_queues(*, selection: ListSelection) -> None:
 
     async def ask(app: App, scope: str | None) -> tuple[list[QueueRow], float, str]:
         names = [scope] if scope else await apps_in(await app.store())
-        lines = [line for name in names for line in await load_queue_rows(app, name)]
+        lines = [line for name in names for line in await load_rows(app, name)]
         return lines, app.now(), f" of App {scope}" if scope else ""
 
     lines, now, whose = selection.run_list(ask)
@@ -223,7 +222,7 @@ def list_queues(*, selection: ListSelection) -> None:
 
 async def read_rows(app: App, queues: Sequence[str]) -> tuple[list[QueueRow], float]:
     """Return the given queues, and the time at which they were read."""
-    lines = await load_queue_rows(app, app.name)
+    lines = await load_rows(app, app.name)
     return [line for line in lines if line.queue in queues], app.now()
 
 

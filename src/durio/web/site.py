@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from durio.model.failure import failure_of
 from durio.web.options import DashboardOptions
+from durio.web.queue_figures import QueueFigures
 
 if TYPE_CHECKING:
     from durio.app.app import App
@@ -11,11 +12,12 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """One dashboard of one App; it holds no state of its own."""
+    """One dashboard of one App; it holds no state but numbers that are counted for all."""
 
     def __init__(self, app: "App", options: DashboardOptions) -> None:
         self.app = app
         self.options = options
+        self.figures = QueueFigures()
 
     async def store(self) -> "Store":
         """Return the open store of the App."""

@@ -16,8 +16,8 @@ from rich.cells import cell_len
 
 from durio.cli import audit, dead, jobs, output, queues, workers
 from durio.cli.job_output import attempt_text
-from durio.cli.queue_rows import QueueRow
 from durio.cli.table import Column, table_lines
+from durio.client.queue_rows import QueueRow
 from durio.ports.browse import AuditLine, WorkerRow
 from durio.ports.lease import Vitals
 from tests.unit.cli.terminal import Terminal

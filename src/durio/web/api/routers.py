@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from durio.web.api import jobs, me
+from durio.web.api import jobs, me, queues
 
 PREFIX = "/admin"
-ROUTERS: tuple[APIRouter, ...] = (me.router, jobs.router)
+ROUTERS: tuple[APIRouter, ...] = (me.router, jobs.router, queues.router)
