@@ -21,11 +21,11 @@ export interface Counted {
   capped?: boolean;
 }
 
-/** Return `38 ms`, `1.2 s`, `3 m 51 s`, `2 d 19 h`: two units at most. */
+/** Return `38 ms`, `0.4 s`, `12 s`, `3 m 51 s`, `2 d 19 h`: two units at most. */
 export function formatDuration(seconds: number): string {
   const value = Math.max(0, seconds);
   if (value < 0.0005) return "0 s";
-  if (value < 0.9995) return `${integer.format(value * 1000)} ms`;
+  if (value < 0.0995) return `${integer.format(value * 1000)} ms`;
   if (value < 59.95) return `${value < 9.95 ? tenth.format(value) : integer.format(value)} s`;
   const whole = Math.round(value);
   if (whole < 3600) return pair(Math.floor(whole / 60), "m", whole % 60, "s");

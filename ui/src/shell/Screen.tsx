@@ -7,8 +7,14 @@ import { Head } from "../parts/basics";
 import { rich, t } from "../text";
 import { Job } from "../screens/Job";
 import { Jobs } from "../screens/Jobs";
+import { Overview } from "../screens/Overview";
+import { Queues } from "../screens/Queues";
 
-const LISTS = new Map<string, ComponentType>([["jobs", Jobs]]);
+const LISTS = new Map<string, ComponentType>([
+  ["overview", Overview],
+  ["jobs", Jobs],
+  ["queues", Queues],
+]);
 const ONES = new Map<string, ComponentType<{ name: string }>>([["jobs", Job]]);
 
 export function Screen() {

@@ -1,0 +1,22 @@
+/** One line of the audit, as a sentence. */
+import type { ComponentChildren } from "preact";
+
+import type { AuditLine } from "../../data/schema";
+import { formatCount } from "../../format";
+import { Name } from "../../parts/basics";
+import { rich } from "../../text";
+
+/** Return `Mara: queue pause reports (ledger migration)`. */
+export function auditText(line: AuditLine): ComponentChildren {
+  return (
+    <>
+      {rich("audit.line", { by: line.by, verb: line.verb.replaceAll(/[._]/g, " "), target: line.target })}
+      {line.count !== null && line.count > 1 && <> ({formatCount(line.count)})</>}
+      {line.reason && (
+        <span class="q3">
+          : <Name text={line.reason} />
+        </span>
+      )}
+    </>
+  );
+}
