@@ -133,6 +133,10 @@ async def a_trimmed_log_keeps_its_offsets(scene: Scene) -> None:
     await scene.store.commit(append(b"3"))
     assert [entry.offset for entry in await scene.store.read_log(LOG)] == [2, 3]
     assert await scene.store.log_lengths([LOG]) == {LOG: 4}
+    await scene.store.trim_log(LOG, 9)
+    assert await scene.store.log_lengths([LOG]) == {LOG: 4}
+    await scene.store.commit(append(b"4"))
+    assert [entry.offset for entry in await scene.store.read_log(LOG)] == [4]
 
 
 @chapter.promise()

@@ -74,7 +74,7 @@ def test_a_server_that_is_well(server: PostgresServer) -> None:
     assert troubles(server.url()) == {}
     assert len(found) == 13
     assert "PostgreSQL 18" in found["place"].evidence
-    assert found["schema"].evidence.startswith("durio: 0004")
+    assert found["schema"].evidence.startswith("durio: 0006")
     assert "LISTEN" in found["listen"].evidence
 
 

@@ -82,13 +82,13 @@ full join durio.waits as w on w.id = s.id
 where s.id is null or w.id is null
 """
 FORGOTTEN = """
-select w.id::text from durio.waits as w join durio.log as l on l.name = w.log
+select w.id::text from durio.waits as w join durio.grown_log as l on l.name = w.log
 where w.above < l.length
 union all
 select d.log from durio.deferred as d
 """
 GAPS = """
-select l.name from durio.log as l
+select l.name from durio.grown_log as l
 left join (select log, count(*) as n, max(off) as last from durio.entry group by log) as e
   on e.log = l.name
 where coalesce(e.n, 0) <> l.length or coalesce(e.last, -1) <> l.length - 1

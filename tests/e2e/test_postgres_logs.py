@@ -433,3 +433,47 @@ def test_marks_of_another_server_are_not_used(grounds: ScratchSchema) -> None:
                 assert len(await whole(store)) == 4
 
     asyncio.run(main())
+
+
+# --- heads are written seldom
+
+
+READ_HEADS = "select name, ctid::text from durio.log order by name"
+
+
+def test_appends_leave_the_head_as_it_is(grounds: ScratchSchema) -> None:
+    """Old versions of a head, which an old snapshot keeps, would slow down each append."""
+
+    async def main() -> None:
+        async with opened(grounds, 2) as (store, other):
+            waits = job(wait=Wait(LOG, 150))
+            await store.enqueue([waits, job(on_end=(OnEnd(LOG),))])
+            await store.commit(append(b"0", log="t:shop/trimmed"))
+            await store.trim_log("t:shop/trimmed", 9)
+            async with await psycopg.AsyncConnection.connect(
+                store.context.location.dsn, autocommit=True
+            ) as reader:
+                heads = await (await reader.execute(READ_HEADS)).fetchall()
+                for n in range(100):
+                    await (store, other)[n % 2].commit(append(b"%d" % n))
+                await store.commit(append(b"1", log="t:shop/trimmed"))
+                await asyncio.gather(
+                    *(each.commit(append(b"x")) for each in (store, other) * 25)
+                )
+                assert await (await reader.execute(READ_HEADS)).fetchall() == heads
+            assert await store.log_lengths([LOG]) == {LOG: 150}
+            (left,) = await store.read_log("t:shop/trimmed")
+            assert left.offset == 1, "a log without entries has kept its length"
+            assert (await store.states([waits.id]))[waits.id] == BLOCKED
+            await end_one(store)
+            assert (await store.states([waits.id]))[waits.id] == READY
+            assert len(await whole(store)) == 151
+
+    asyncio.run(main())
+
+
+async def end_one(store: PostgresStore) -> None:
+    worker = await store.register(info(), LEASE_SECONDS)
+    (claim,) = (await store.exchange(worker, [], LANES, 1)).claims
+    await store.exchange(worker, [done(claim)], [], 0)
+    await settle(store)

@@ -385,6 +385,7 @@ def test_who_migrates_waits_for_another(
         assert await late == [
             *("0001_jobs", "0002_records"),
             *("0003_logs", "0004_gates", "0005_audit_details"),
+            "0006_log_heads",
         ]
         assert await asyncio.to_thread(schema_status.migrate, url) == []
 

@@ -52,7 +52,7 @@ PLANTED = (
     one_patch(
         "deferred_row_applied_twice",
         "An entry that was deferred is appended two times.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0006_log_heads.sql",
         "    from applied as a\n    union all\n",
         "    from applied as a cross join generate_series(1, 2)\n    union all\n",
         Tests("tests/e2e/test_postgres_logs.py"),
@@ -93,7 +93,7 @@ PLANTED = (
     one_patch(
         "postgres_wait_ends_the_delay",
         "A job whose wait is over is ready, although its time has not come.",
-        "stores/postgres/migrations/0004_gates.sql",
+        "stores/postgres/migrations/0006_log_heads.sql",
         "greatest(f.run_at, moment + f.delay) as due",
         "least(f.run_at, moment + f.delay) as due",
         on_postgres("waits.a_delay_begins_when_the_wait_ends"),
@@ -101,9 +101,9 @@ PLANTED = (
     one_patch(
         "postgres_later_waiters_forgotten",
         "When one log has many waiters, those of the next log are not marked.",
-        "stores/postgres/migrations/0004_gates.sql",
-        "set has_more = true\n  where l.name = any(locked) and (",
-        "set has_more = true\n  where l.name = locked[1] and (",
+        "stores/postgres/migrations/0006_log_heads.sql",
+        "    where g.name = any(locked) and (",
+        "    where g.name = locked[1] and (",
         on_postgres("waits.nobody_is_left_when_many_wait"),
     ),
     one_patch(
@@ -117,7 +117,7 @@ PLANTED = (
     one_patch(
         "plain_append_lets_nobody_go",
         "An append without ids, deferred rows or an expiry ends no waits.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0006_log_heads.sql",
         "  return coalesce(is_over, false);\n",
         "  return false;\n",
         on_postgres("waits.a_job_is_blocked_until_the_log_is_longer"),
@@ -125,10 +125,18 @@ PLANTED = (
     one_patch(
         "deferred_rows_are_read_from_too_late",
         "Rows of a transaction that commits late are left out of its log.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0006_log_heads.sql",
         "select count(*), pg_snapshot_xmin(pg_current_snapshot()) into removed",
         "select count(*), pg_snapshot_xmax(pg_current_snapshot()) into removed",
         LATE_COMMITS,
+    ),
+    one_patch(
+        "trimmed_log_begins_again",
+        "A log whose entries are all deleted has the length 0.",
+        "stores/postgres/sql/logs.sql",
+        "    and g.length <= :before::int8\n",
+        "    and g.length < :before::int8 and false\n",
+        on_postgres("logs.a_trimmed_log_keeps_its_offsets"),
     ),
     one_patch(
         "wait_in_a_transaction_is_forgotten",
@@ -162,7 +170,7 @@ PLANTED = (
     one_patch(
         "deferred_rows_in_reverse",
         "Entries that were deferred are appended from the last to the first.",
-        "stores/postgres/migrations/0003_logs.sql",
+        "stores/postgres/migrations/0006_log_heads.sql",
         "row_number() over (order by a.xid, a.seq) as place",
         "row_number() over (order by a.xid desc, a.seq desc) as place",
         RANDOM,

@@ -6,7 +6,7 @@ the same commit as the last effect of an entry, and every step may be repeated: 
 at the same time do no harm.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from durio.maintenance.plan_deleted_nodes import deleted_node
 from durio.maintenance.plan_deletion import handle_due_plans, release_kept
+from durio.maintenance.plan_log_reader import PlanLogReader
 from durio.maintenance.plan_resumed import FailedNode
 from durio.model.effects import Append, Effects, NewEntry, Put
 from durio.model.errors import InvalidPlan
@@ -52,11 +53,9 @@ from durio.ports.logs import Entry
 from durio.ports.plan_reader import (
     SETTLED_MAX,
     Layouts,
-    Position,
     StoredPlan,
     find_plan,
     find_whole_plan,
-    read_position,
     whole_log,
     with_changes,
 )
@@ -65,16 +64,9 @@ from durio.ports.records import store_time
 from durio.ports.store import Store
 from durio.telemetry.emit import Emit
 
-BATCH_MAX = 500  # entries per turn
 TRIES_MAX = 20  # of a failure whose plan is changed meanwhile
 BUSY_SECONDS, IDLE_SECONDS = 0.0, 0.5  # pauses between two turns
 DUE_SECONDS = 1.0  # between two looks for plans that are due
-
-# Returns what is written with the new position; None: the entries are read again.
-Handle = Callable[
-    [Sequence[Entry], dict[bytes, StoredJob]], Coroutine[Any, Any, list[Put] | None]
-]
-
 
 GatesOfHandler = Callable[[SignatureValue], Awaitable[tuple[GateSpec, ...]]]
 
@@ -88,17 +80,21 @@ class PlanKeeper:
     emit: Emit
     namespace: str
     dead_seconds: float  # how long failed plans are kept
-    positions: dict[str, Position] = field(default_factory=dict[str, Position])
     deletes_at: float = 0.0  # by the monotonic clock
     pause_seconds: float = IDLE_SECONDS  # until the next turn
     layouts: Layouts = field(default_factory=Layouts)
     gates_of: GatesOfHandler | None = None  # None: jobs of handlers pass no gates
+    logs: PlanLogReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.logs = PlanLogReader(self.store, self.namespace)
 
     async def turn(self) -> float:
         """Handle what has ended, then delete; return the pause."""
         await self.handle_ends()
         if self.clock.monotonic() >= self.deletes_at:
             self.deletes_at = self.clock.monotonic() + DUE_SECONDS
+            await self.logs.trim()
             if await handle_due_plans(self.store, self.namespace, self._fail_plans):
                 self.deletes_at = 0.0
         return self.pause_seconds
@@ -113,36 +109,13 @@ class PlanKeeper:
         lengths = await self.store.log_lengths([failures, ends])
         has_read = False
         if failures in lengths:
-            has_read |= await self._read(failures, lengths[failures], self._failed)
+            has_read |= await self.logs.read(failures, lengths[failures], self._failed)
         if ends in lengths:
-            has_read |= await self._read(ends, lengths[ends], self._ended)
+            has_read |= await self.logs.read(ends, lengths[ends], self._ended)
         goes_on = has_read or bool(settled.count)
         due = BUSY_SECONDS if goes_on else settled.next_due_seconds
         self.pause_seconds = IDLE_SECONDS if due is None else min(due, IDLE_SECONDS)
         return has_read or settled.has_left
-
-    async def _read(self, log: str, length: int, handle: Handle) -> bool:
-        """Handle new entries of a log; return whether there were any."""
-        position = self.positions.get(log)
-        if position is None or position.offset < length:
-            position = await read_position(self.store, self.namespace, log)
-            self.positions[log] = position
-        if position.offset >= length:
-            return False
-        entries = await self.store.read_log(log, position.offset, limit=BATCH_MAX)
-        if not entries:
-            return False
-        ids = [entry.job for entry in entries if entry.job is not None]
-        jobs = {job.id: job for job in await self.store.get(ids)}
-        puts = await handle(entries, jobs)
-        if puts is None:
-            return True
-        after = entries[-1].offset + 1
-        moved = position.moved_to(self.namespace, after)
-        effects = Effects(puts=[*puts, moved])
-        if (await self.store.commit(effects)).conflict is None:
-            await self.store.trim_log(log, after)
-        return True
 
     # --- ends
 

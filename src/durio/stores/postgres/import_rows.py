@@ -31,6 +31,7 @@ READ: dict[MovedTable, str] = {
     "entry": statement("read_imported_entries"),
 }
 WIDTHS: dict[MovedTable, int] = {"record": 5, "log": 3, "entry": 8}  # stored columns
+LOCK_PLACED_LOGS = statement("lock_placed_logs")
 PLACE_LOGS = statement("place_logs")
 PLACE_RECORDS = statement("place_records")
 DELETE_ROWS = statement("delete_imported_rows")
@@ -77,8 +78,10 @@ async def place_some(
 async def place_logs(
     tx: PostgresTransaction, move: str, except_logs: Sequence[str] = ()
 ) -> int:
-    bounds = (*names_from(prefix_of(move)), list(except_logs))
-    return await tx.value(PLACE_LOGS, *bounds, PLACED_MAX, PLACED_ENTRIES_MAX)
+    bounds = names_from(prefix_of(move))
+    await tx.rows(LOCK_PLACED_LOGS, *bounds, PLACED_MAX)
+    limits = PLACED_MAX, PLACED_ENTRIES_MAX
+    return await tx.value(PLACE_LOGS, *bounds, list(except_logs), *limits)
 
 
 async def delete_rows(tx: PostgresTransaction, move: str) -> None:

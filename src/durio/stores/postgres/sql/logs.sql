@@ -1,4 +1,5 @@
--- Logs: appending, reading, and jobs that wait. The functions are in migrations/0003_logs.sql.
+-- Logs: appending, reading, and jobs that wait. The functions are in migrations/0003_logs.sql
+-- and 0006_log_heads.sql.
 
 -- name: append_entries(logs, tags, ttls, states, jobs, uids, bodies, now, is_patient)
 -- only here: SQLite has one writer and appends entry by entry.
@@ -22,7 +23,7 @@ select {schema}.settle_logs_1(:limit::int4, :now::float8)
 
 -- name: read_lengths(logs)
 -- A job that waits creates the head of its log: without entries there is no log.
-select name, length from {schema}.log where name = any(:logs::text[]) and length > 0
+select name, length from {schema}.grown_log where name = any(:logs::text[]) and length > 0
 
 -- name: read_entries(log, start, limit)
 select off, at, tag, state, job, uid, body from {schema}.entry
@@ -39,6 +40,13 @@ cross join lateral (
 order by u.log, e.off
 
 -- name: trim_log(log, before)
+-- The length of a log without its newest entries is in its head.
+with counted as (
+  update {schema}.log as l set length = g.length
+  from {schema}.grown_log as g
+  where l.name = :log::text and g.name = :log::text and l.length < g.length
+    and g.length <= :before::int8
+)
 delete from {schema}.entry where log = :log::text and off < :before::int8
 
 -- name: lock_logs(logs)

@@ -156,6 +156,17 @@ created as (
 )
 select count(*) from placed
 
+-- name: lock_placed_logs(prefix, beyond, limit)
+-- only here: only PostgreSQL receives a move.
+-- Logs that exist here: the next statement sees all their entries.
+select l.name from {schema}.log as l
+where l.name = any(array(
+  select substr(m.name, length(:prefix::text) + 1) from {schema}.log as m
+  where m.name >= :prefix::text and m.name < :beyond::text
+  order by m.name limit :limit::int8
+))
+order by l.name for update
+
 -- name: place_logs(prefix, beyond, except, limit, entries)
 -- only here: only PostgreSQL receives a move.
 -- Logs with all their entries, until there are so many entries. A log that exists here gets
@@ -185,7 +196,9 @@ heads as (
   ) is not null, c.expires_at
   from chosen as c order by c.name collate "C"
   on conflict (name) do update
-  set length = l.length + excluded.length, has_more = l.has_more or excluded.has_more
+  set length = excluded.length + (
+    select g.length from {schema}.grown_log as g where g.name = l.name
+  ), has_more = l.has_more or excluded.has_more
   returning l.name, l.length
 ),
 renamed as (
