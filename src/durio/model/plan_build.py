@@ -10,6 +10,7 @@ from durio.model.plan import (
     PlanValue,
     SignatureValue,
     check_member,
+    common_source,
     first_signatures,
     why_takes_no_first,
 )
@@ -50,8 +51,11 @@ def group_of(
             'a group has both cancel_rest and on_error="collect"',
             cure="Choose one: a group that collects runs all its members.",
         )
-    links = tuple(flat("group", members_of(given)))
-    return plan("group", links, bool(on_error), bool(cancel_rest))
+    members = members_of(given)
+    links = tuple(flat("group", members))
+    # Groups without members, which are not among the links, may have an App.
+    source = None if links else common_source(members)[1]
+    return plan("group", links, bool(on_error), bool(cancel_rest), source=source)
 
 
 def chord_of(header: Any, callback: Any, plan: type[PlanT]) -> PlanT:

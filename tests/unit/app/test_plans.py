@@ -99,6 +99,11 @@ async def test_groups_of_no_items_give_an_empty_list(app: App):
         handle = await plan.options(meta={"a": 1}).enqueue()
         async with working(app):
             assert await handle.result(timeout=60) == []
+    none = [task.map([]) for _ in range(2)]
+    async with working(app):
+        for plan in (group(none), group(group(none)), group(none, cancel_rest=True)):
+            handle = await plan.enqueue()
+            assert await handle.result(timeout=60) == []
 
 
 @virtual(name="shop")
