@@ -20,7 +20,7 @@ from durio.model.option_values import keep_of
 from durio.model.options import UNSET, CallOptions
 from durio.model.outcome import KeepRule
 from durio.model.queues import Queue
-from durio.model.retry import Retry, as_retry
+from durio.model.retry import Retry, as_retry, retry_in_words
 from durio.model.settings import Settings
 from durio.model.system_tasks import join, join_task
 from durio.model.timeout import DEFAULT_LIMITS, time_limits
@@ -155,6 +155,8 @@ class Registry:
                 "queue": handler.queue,
                 "priority": handler.priority,
                 "retries": handler.retry.retries,
+                "retry": retry_in_words(handler.retry),  # for people
+                "timeout_seconds": handler.limits.hard_seconds,
                 **published_expiry(handler.expires),
                 **published_rule(handler.gate_rule),
                 **({} if handler.breaker is None else {"breaker": handler.breaker}),

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from durio.model.errors import Control, InvalidOption, RetryAfter
-from durio.model.quantities import Duration, seconds
+from durio.model.quantities import Duration, format_duration, seconds
 
 RETRIES_MAX = 10_000
+DELAYS_SHOWN_MAX = 3
 
 Errors = tuple[type[BaseException], ...]
 
@@ -149,6 +150,25 @@ class Retry(Control):
     def overridden(self, changes: Mapping[str, Any]) -> Self:
         """Return this policy with some fields changed, from a stored row."""
         return type(self)(**{**self._fields(), **changes}) if changes else self
+
+
+def retry_in_words(retry: Retry) -> str:
+    """Return a policy as text: `5 retries, after 60 s, 2 min, ... at most 60 min`."""
+    shown = [
+        format_duration(retry.delay_seconds(number))
+        for number in range(1, min(retry.retries, DELAYS_SHOWN_MAX) + 1)
+    ]
+    if not shown:
+        return retries_text(0)
+    longest = ""
+    if retry.retries > len(shown):
+        longest = f", ... at most {format_duration(seconds(retry.max_delay))}"
+    jitter = ", with jitter" if retry.jitter else ""
+    return f"{retries_text(retry.retries)}, after {', '.join(shown)}{longest}{jitter}"
+
+
+def retries_text(retries: int) -> str:
+    return f"{retries or 'no'} {'retry' if retries == 1 else 'retries'}"
 
 
 FIELDS = tuple(Retry.__annotations__)

@@ -2,7 +2,13 @@
 
 from fastapi import APIRouter
 
-from durio.web.api import jobs, me, queues
+from durio.web.api import errors, jobs, me, queues, tasks
 
 PREFIX = "/admin"
-ROUTERS: tuple[APIRouter, ...] = (me.router, jobs.router, queues.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    me.router,
+    jobs.router,
+    queues.router,
+    tasks.router,
+    errors.router,
+)
