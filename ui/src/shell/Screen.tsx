@@ -5,15 +5,23 @@ import { route } from "../router";
 import { Empty } from "../parts/states";
 import { Head } from "../parts/basics";
 import { rich, t } from "../text";
+import { Dead } from "../screens/Dead";
+import { Errors } from "../screens/Errors";
 import { Job } from "../screens/Job";
 import { Jobs } from "../screens/Jobs";
 import { Overview } from "../screens/Overview";
 import { Queues } from "../screens/Queues";
+import { Tasks } from "../screens/Tasks";
+import { Workers } from "../screens/Workers";
 
 const LISTS = new Map<string, ComponentType>([
   ["overview", Overview],
   ["jobs", Jobs],
   ["queues", Queues],
+  ["tasks", Tasks],
+  ["errors", Errors],
+  ["dead", Dead],
+  ["workers", Workers],
 ]);
 const ONES = new Map<string, ComponentType<{ name: string }>>([["jobs", Job]]);
 
