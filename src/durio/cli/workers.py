@@ -2,113 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import click
-import msgspec
 
 from durio.app.app import App
-from durio.app.worker_commands import NO_ANSWER, read_answers, send_command
+from durio.app.worker_commands import WorkerResponse, ask_workers, find_workers
+from durio.app.worker_stacks import (
+    attempt_line,
+    job_line,
+    stack_text,
+    worker_heading,
+)
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.main import keep_lines
 from durio.cli.output import age, show_json, show_table, show_text, to_json
 from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm, operator
 from durio.cli.table import Column
-from durio.model.errors import DurioError, UsageError
+from durio.model.errors import UsageError
 from durio.model.job import utc_datetime
-from durio.model.names import did_you_mean
 from durio.model.quantities import counted, format_duration, seconds
 from durio.ports.browse import WorkerRow
-from durio.ports.clock import Clock
-from durio.ports.store import Store
-
-POLL_SECONDS = 0.05
-
-
-class WorkerNotFound(DurioError):
-    """There is no such worker: it never existed, or it has ended."""
-
-    code = "worker_not_found"
-
-
-class WorkerResponse(NamedTuple):
-    """The answer of one worker, or the reason why there is none."""
-
-    row: WorkerRow
-    answer: dict[str, Any] | None
-    reason: str = ""
-
-    def fields(self) -> dict[str, Any]:
-        return {
-            "id": self.row.id,
-            "name": self.row.info["name"],
-            "ok": self.answer is not None,
-            "answer": self.answer,
-            "error": self.reason or None,
-        }
-
-
-def find_workers(
-    rows: Sequence[WorkerRow], ids: Sequence[str], flags: str = ""
-) -> list[WorkerRow]:
-    """Return workers by number or host/pid; without ids, all with a valid lease."""
-    if not ids:
-        return [row for row in rows if row.lease_seconds_left > 0]
-    known = {str(row.id): row for row in rows}
-    known |= {str(row.info["name"]): row for row in rows}
-    for each in ids:
-        if each not in known:
-            raise WorkerNotFound(
-                f"there is no worker {each!r}",
-                cure=f"See: durio workers ls{flags}{did_you_mean(each, known)}",
-            )
-    return list({known[each].id: known[each] for each in ids}.values())
-
-
-async def ask_workers(
-    store: Store,
-    clock: Clock,
-    rows: Sequence[WorkerRow],
-    verb: str,
-    *,
-    by: str,
-    wait_seconds: float,
-) -> list[WorkerResponse]:
-    """Send the command to each worker, then wait for all answers together."""
-    open_commands = {
-        row.id: await send_command(store, clock, row, verb, by=by) for row in rows
-    }
-    answers: dict[int, str] = {}
-    end = clock.monotonic() + wait_seconds
-    while open_commands:
-        answers |= await read_answers(store, open_commands)
-        for worker in answers:
-            open_commands.pop(worker, None)
-        if not open_commands or clock.monotonic() >= end:
-            break
-        await clock.sleep(POLL_SECONDS)
-    return [parse_response(row, answers.get(row.id), wait_seconds) for row in rows]
-
-
-def parse_response(
-    row: WorkerRow, answer: str | None, waited_seconds: float
-) -> WorkerResponse:
-    if answer == NO_ANSWER:
-        return WorkerResponse(row, None, "it has stopped")
-    if answer is None:
-        return WorkerResponse(
-            row, None, f"no answer within {format_duration(waited_seconds)}"
-        )
-    try:
-        body = msgspec.json.decode(answer)
-    except msgspec.DecodeError:
-        body = None
-    if not isinstance(body, dict):
-        return WorkerResponse(row, None, "its answer cannot be read")
-    fields = cast("dict[str, Any]", body)
-    if "error" in fields:
-        return WorkerResponse(row, None, str(fields["error"]))
-    return WorkerResponse(row, fields)
 
 
 def no_response_text(response: WorkerResponse) -> str:
@@ -120,32 +34,8 @@ def no_response_text(response: WorkerResponse) -> str:
     )
 
 
-EXECUTOR_TEXTS = {
-    "loop": "on the event loop",
-    "thread": "in a thread",
-    "child": "in a child process",
-}
 WIDTH = 12
 MIB = 2**20
-
-
-def stack_text(answer: Mapping[str, Any], *, is_all: bool) -> str:
-    """Return the attempts and children of a worker; with `is_all` also its threads."""
-    lines, threads = [worker_heading(answer)], answer["threads"]
-    if not answer["attempts"]:
-        lines.append("  no running jobs")
-    for attempt in answer["attempts"]:
-        lines += [f"{attempt_line(attempt)}, {EXECUTOR_TEXTS[attempt['where']]}"]
-        lines += indented(attempt["stack"])
-    for child in answer["children"]:
-        lines += [f"child process {child['pid']}", *indented(child["stack"])]
-    for thread in threads if is_all else ():
-        lines += [f"thread {thread['name']}", *indented(thread["stack"])]
-    if not is_all:
-        lines.append(f"  {counted(len(threads), 'thread')} of the process: --all")
-    if answer["left_out"]:
-        lines.append(f"... {answer['left_out']} more do not fit into one answer")
-    return "\n".join(lines)
 
 
 def report_text(answer: Mapping[str, Any]) -> str:
@@ -172,15 +62,6 @@ def report_text(answer: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def worker_heading(answer: Mapping[str, Any]) -> str:
-    """Return the name of the worker, and the lag of its loop."""
-    lag = answer["loop_lag_seconds"]
-    state = (
-        "its event loop is blocked" if lag is None else f"loop lag {lag * 1000:.1f} ms"
-    )
-    return f"worker {answer['worker']} {answer['name']}: {state}"
-
-
 def section(title: str, lines: Sequence[str]) -> list[str]:
     """Return lines under a title; nothing if there are no lines."""
     return [title, *(f"  {line}" for line in lines)] if lines else []
@@ -191,27 +72,12 @@ def pairs_text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def attempt_line(attempt: Mapping[str, Any]) -> str:
-    """Return a line about a job, and for how long its attempt has run."""
-    return f"{job_line(attempt)}, for {format_duration(attempt['seconds'])}"
-
-
 def active_line(attempt: Mapping[str, Any]) -> str:
     hard = attempt["hard_seconds"]
     limit = "no limit" if hard is None else f"limit {format_duration(hard)}"
     progress = attempt["progress"]
     progress_text = "" if progress is None else f", progress {to_json(progress)}"
     return f"{attempt_line(attempt)}, {limit}{progress_text}"
-
-
-def job_line(job: Mapping[str, Any]) -> str:
-    return (
-        f"{job['task']} {job['job_id']} queue {job['queue']} attempt {job['attempt']}"
-    )
-
-
-def indented(text: str) -> list[str]:
-    return [f"    {line}" for line in text.rstrip().splitlines()]
 
 
 COLUMNS = (

@@ -69,7 +69,11 @@ async def find_breaker(
 
 
 async def force_breaker(
-    store: Store, shown: ShownBreaker, verb: str, force: ForcedState
+    store: Store,
+    shown: ShownBreaker,
+    verb: str,
+    force: ForcedState,
+    note: AuditNote | None = None,  # None: who, verb, breaker and reason
 ) -> ShownBreaker:
     """Open or close a breaker until a reset, or reset it; return it as it is then."""
 
@@ -77,7 +81,7 @@ async def force_breaker(
         return FORCED_CHANGES[verb](record or shown.record, force)
 
     target = f"breaker {shown.name}" + (f" ({force.reason})" if force.reason else "")
-    note = AuditNote(shown.namespace, force.by, verb, target)
+    note = note or AuditNote(shown.namespace, force.by, verb, target)
     changed = await change_breaker(store, shown.namespace, shown.name, change, note)
     if changed is None or changed.after is None:
         raise WrongState(

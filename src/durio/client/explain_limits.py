@@ -122,9 +122,12 @@ async def limiting_gates(
     return shut
 
 
-async def candidates(store: Store, namespace: str, lane: str) -> list[StoredJob]:
-    """Return jobs that may hold places."""
-    lanes = {lane: None, **{row.name: None for row in await store.queues(namespace)}}
+async def candidates(
+    store: Store, namespace: str, lane: str | None = None
+) -> list[StoredJob]:
+    """Return jobs that may hold places; those of `lane` are looked at first."""
+    lanes = {} if lane is None else {lane: None}
+    lanes |= {row.name: None for row in await store.queues(namespace)}
     queries = [Query(namespace=namespace, states=(RUNNING,))]
     queries += [Query(lane=each, states=(READY,)) for each in [*lanes][:LANES_MAX]]
     found: list[StoredJob] = []

@@ -47,9 +47,17 @@ class StoreSnapshot(NamedTuple):
 
 
 async def take_snapshot(
-    store: Store, clock: Clock, namespace: str, registered: frozenset[str] | None
+    store: Store,
+    clock: Clock,
+    namespace: str,
+    registered: frozenset[str] | None,
+    *,
+    heads: int = TASKS_LIMIT,
 ) -> StoreSnapshot:
-    """Read the store; each read has a limited size."""
+    """Read the store; each read has a limited size.
+
+    `heads`: of about so many waiting jobs the tasks are read.
+    """
     newest = await store.find(Query(namespace), limit=NEWEST_LIMIT, cursor=None)
     dead = await store.find(
         Query(namespace, states=(DEAD,)), limit=DEAD_LIMIT, cursor=None
@@ -58,9 +66,7 @@ async def take_snapshot(
         namespace=namespace,
         now=clock.now(),
         registered=registered,
-        lanes=await store.queues(
-            namespace, counts=True, oldest=True, heads=TASKS_LIMIT
-        ),
+        lanes=await store.queues(namespace, counts=True, oldest=True, heads=heads),
         workers=await store.workers(namespace),
         published=frozenset(await published_tasks(store, namespace) or {}),
         newest=newest.jobs,

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from durio.model.failure import failure_of
+from durio.web.by_loop import ByLoop
+from durio.web.figures import Figures
 from durio.web.options import DashboardOptions
 from durio.web.queue_figures import QueueFigures
 
@@ -12,12 +14,18 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """One dashboard of one App; it holds no state but numbers that are counted for all."""
+    """One dashboard of one App; all it keeps are figures of a few seconds."""
 
     def __init__(self, app: "App", options: DashboardOptions) -> None:
         self.app = app
         self.options = options
-        self.figures = QueueFigures()
+        self.queue_figures = QueueFigures()
+        self.loop_figures = ByLoop(lambda: Figures(app))
+
+    @property
+    def figures(self) -> Figures:
+        """The figures that all requests of this event loop share."""
+        return self.loop_figures.here()
 
     async def store(self) -> "Store":
         """Return the open store of the App."""

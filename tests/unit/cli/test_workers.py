@@ -7,14 +7,12 @@ import apsw
 import pytest
 
 from durio import App
+from durio.app.worker_commands import WorkerNotFound, find_workers, parse_response
+from durio.app.worker_stacks import stack_text
 from durio.cli.workers import (
-    WorkerNotFound,
     cells,
-    find_workers,
     no_response_text,
-    parse_response,
     report_text,
-    stack_text,
     worker_fields,
 )
 from durio.ports.browse import WorkerRow

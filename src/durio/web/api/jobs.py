@@ -14,7 +14,14 @@ from durio.model.job import STATE_BY_CODE, State, StoredJob
 from durio.ports.control import ACTION_OF_VERB, Verb
 from durio.web.api.cursors import continued, cursor_of
 from durio.web.api.job_items import JobItem, item_fields, job_item
-from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Body, Cursor, Items, Limit
+from durio.web.api.shapes import (
+    LIMIT_DEFAULT,
+    Answer,
+    Cursor,
+    Items,
+    Limit,
+    NoChoices,
+)
 from durio.web.call import WebCall
 from durio.web.roles import Viewer, may
 
@@ -31,10 +38,6 @@ class JobView(JobItem):
 class ActionAnswer(Answer):
     status: str
     state: State
-
-
-class NoChoices(Body):
-    """An action without choices: `{}`."""
 
 
 @router.get("/jobs")

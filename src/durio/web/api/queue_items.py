@@ -83,7 +83,7 @@ async def queue_items(
         if each > after and call.user.sees(each) and name in {None, each}
     ][:limit]
     app, store = call.app, await call.store()
-    numbers = await call.site.figures.read(store, app.name, app.clock)
+    numbers = await call.site.queue_figures.read(store, app.name, app.clock)
     lanes = {lane(app.name, each): each for each in names}
     paused = {
         stored

@@ -2,13 +2,27 @@
 
 from fastapi import APIRouter
 
-from durio.web.api import errors, jobs, me, queues, tasks
+from durio.web.api import (
+    breakers,
+    errors,
+    jobs,
+    limits,
+    me,
+    overview,
+    queues,
+    tasks,
+    workers,
+)
 
 PREFIX = "/admin"
 ROUTERS: tuple[APIRouter, ...] = (
     me.router,
+    overview.router,
     jobs.router,
     queues.router,
     tasks.router,
     errors.router,
+    workers.router,
+    limits.router,
+    breakers.router,
 )

@@ -29,6 +29,10 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class NoChoices(Body):
+    """An action without choices: `{}`."""
+
+
 class Items(Answer, Generic[ItemT]):
     """One page of a list."""
 
