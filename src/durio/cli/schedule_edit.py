@@ -28,7 +28,8 @@ from durio.cli.schedule_link import (
     take_options,
     task_link,
 )
-from durio.cli.schedule_output import differences, next_text
+from durio.cli.schedule_output import next_text
+from durio.client.schedule_details import differences
 from durio.client.schedule_store import StoredSchedule, read_schedule, store_now
 from durio.client.schedule_view import Schedule, first_task, schedule_view
 from durio.model.errors import (

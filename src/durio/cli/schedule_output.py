@@ -1,6 +1,6 @@
 """Schedules as data for `--json`, and as text for people: rows, details, coming runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -19,37 +19,28 @@ from durio.cli.output import (
 )
 from durio.cli.table import Column
 from durio.client.backfills import Backfill
+from durio.client.schedule_details import (
+    DAMAGED,
+    WHY_SKIPPED,
+    differences,
+    run_states,
+    tick_fields,
+    why_no_run,
+)
 from durio.client.schedule_store import StoredSchedule, store_now
-from durio.client.schedule_view import HandledTick, Schedule, schedule_view
+from durio.client.schedule_view import Schedule, schedule_view
 from durio.model.cron import CronRun
-from durio.model.errors import InvalidPlan
-from durio.model.ids import id_bytes, id_text
-from durio.model.job import STATE_BY_CODE, utc_datetime
-from durio.model.plan_record import load_record, plan_kind
+from durio.model.job import utc_datetime
 from durio.model.quantities import counted, format_duration
 from durio.model.schedule import Definition
-from durio.model.schedule_checks import choices_of
 from durio.model.schedule_tick import coming_runs
-from durio.ports.store import Store
 
-READ_MAX = 500  # jobs or plans in one read
-DAMAGED = "damaged"
 COLOURS = {
     "active": "green",
     "paused": "yellow",
     "missed": "bright_red",
     "ended": "bright_black",
     DAMAGED: "bright_red",
-}
-WHY_SKIPPED = {
-    "catchup": "late, and catch-up does not include it",
-    "overlap": "the run before it had not ended",
-    "queue_closed": "the queue is closed",
-    "max_runs": "all runs were made",
-    "key": "another job has the key",
-    "invalid": "its job could not be made: see the log of the workers",
-    "changed": "it was late or waited, and the rule was changed",
-    "paused": "it was late, and the schedule was paused",
 }
 TICK_COLUMNS = (Column("due"), Column("state"), Column("run", 1), Column("note", 2))
 BACKFILL_COLUMNS = (
@@ -85,38 +76,6 @@ class ScheduleDetails(NamedTuple):
 
 
 # --- states
-
-
-async def run_states(
-    store: Store, namespace: str, ticks: Iterable[HandledTick]
-) -> dict[str, str]:
-    """Return the state of the jobs and plans of ticks, by id; deleted ones are absent."""
-    made = [(tick.run, tick.is_plan) for tick in ticks if tick.run is not None]
-    jobs = [id_bytes(run) for run, is_plan in made if not is_plan]
-    plans = [run for run, is_plan in made if is_plan]
-    states: dict[str, str] = {}
-    for at in range(0, len(jobs), READ_MAX):
-        for job in await store.get(jobs[at : at + READ_MAX]):
-            states[id_text(job.id)] = STATE_BY_CODE[job.state].value
-    for at in range(0, len(plans), READ_MAX):
-        some = plans[at : at + READ_MAX]
-        for record in await store.records(plan_kind(namespace), some):
-            try:
-                states[record.name] = load_record(record.body).state.value
-            except InvalidPlan:
-                states[record.name] = DAMAGED
-    return states
-
-
-def tick_fields(tick: HandledTick, states: dict[str, str]) -> dict[str, Any]:
-    """Return a tick with the state of its job, or the outcome that was noted for it."""
-    return {
-        "due_at": tick.due_at,
-        "run": tick.run,
-        "is_plan": tick.is_plan,
-        "skipped": tick.skipped,
-        "state": states.get(tick.run or "", tick.outcome),
-    }
 
 
 def painted_state(column: str, value: str, shown: str) -> str:
@@ -223,32 +182,6 @@ def code_text(details: ScheduleDetails, flags: str) -> str:
     return "\n".join(["The code declares something else:", *lines, back])
 
 
-def differences(before: Definition, after: Definition) -> list[tuple[str, str, str]]:
-    """Return the fields that differ, with both values as text."""
-    old, new = said(before), said(after)
-    return [
-        (name, shown_choice(name, old[name]), shown_choice(name, new[name]))
-        for name in old
-        if old[name] != new[name]
-    ]
-
-
-def said(definition: Definition) -> dict[str, Any]:
-    return {"runs": definition.link, **choices_of(definition)}
-
-
-def shown_choice(name: str, value: Any) -> str:
-    if value is None or value == ():
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if name in {"every", "jitter", "catchup_window"}:
-        return format_duration(value)
-    if isinstance(value, datetime):
-        return value.isoformat(" ", "seconds")
-    return to_json(value) if name in {"runs", "exclude"} else str(value)
-
-
 def advice(schedule: Schedule, flags: str) -> str:
     """Return the command with which a person goes on, if there is one."""
     if schedule.state == "paused":
@@ -262,14 +195,6 @@ def advice(schedule: Schedule, flags: str) -> str:
 
 
 # --- coming runs
-
-
-def why_no_run(schedule: Schedule) -> str:
-    return (
-        "known when the run before has ended"
-        if schedule.fixed_delay and schedule.state != "ended"
-        else "none"
-    )
 
 
 def show_runs(

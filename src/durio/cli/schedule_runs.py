@@ -15,9 +15,10 @@ from durio.cli.output import cell, show_json, show_text
 from durio.cli.prompts import BY_OPTION, YES_OPTION, confirm
 from durio.cli.schedule_choices import as_flags
 from durio.cli.schedule_edit import NAME_ARGUMENT, run_on
-from durio.cli.schedule_output import run_fields, show_runs, why_no_run
+from durio.cli.schedule_output import run_fields, show_runs
 from durio.client.backfills import Backfill
 from durio.client.handle import Job
+from durio.client.schedule_details import why_no_run
 from durio.client.schedule_store import read_schedule, store_now
 from durio.client.schedule_view import schedule_view
 from durio.host.clock import HostClock

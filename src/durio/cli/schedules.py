@@ -28,13 +28,10 @@ from durio.cli.schedule_edit import (
     show_change,
 )
 from durio.cli.schedule_output import (
-    DAMAGED,
     next_text,
     painted_state,
     read_details,
-    run_states,
     show_details,
-    tick_fields,
 )
 from durio.cli.schedule_runs import (
     backfill_schedule,
@@ -43,8 +40,14 @@ from durio.cli.schedule_runs import (
 )
 from durio.cli.table import Column, table_lines
 from durio.client.namespaces import apps_in
+from durio.client.schedule_details import (
+    DAMAGED,
+    run_states,
+    tick_fields,
+    view_or_damage,
+)
 from durio.client.schedule_store import read_schedule, store_now
-from durio.client.schedule_view import Schedule, schedule_view
+from durio.client.schedule_view import Schedule
 from durio.model.errors import InvalidSchedule, ScheduleNotFound
 from durio.model.schedule import schedules_kind
 from durio.ports.records import Record
@@ -174,13 +177,6 @@ async def schedule_rows(
         {**row_fields(view, states), "name": record.name, "namespace": namespace}
         for record, view in zip(records, views, strict=True)
     ]
-
-
-def view_or_damage(record: Record, now: float) -> Schedule | InvalidSchedule:
-    try:
-        return schedule_view(record, now)
-    except InvalidSchedule as error:
-        return error
 
 
 def row_fields(

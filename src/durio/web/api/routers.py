@@ -10,6 +10,7 @@ from durio.web.api import (
     me,
     overview,
     queues,
+    schedules,
     tasks,
     workers,
 )
@@ -25,4 +26,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     workers.router,
     limits.router,
     breakers.router,
+    schedules.router,
 )
