@@ -9,6 +9,7 @@ from durio.model.errors import DurioError as DurioError
 from durio.model.errors import ErrorGroupNotFound as ErrorGroupNotFound
 from durio.model.errors import HardTimeLimit as HardTimeLimit
 from durio.model.errors import InvalidArguments as InvalidArguments
+from durio.model.errors import InvalidCursor as InvalidCursor
 from durio.model.errors import InvalidName as InvalidName
 from durio.model.errors import InvalidOption as InvalidOption
 from durio.model.errors import InvalidPlan as InvalidPlan
@@ -46,6 +47,7 @@ from durio.model.errors import StoreReadOnly as StoreReadOnly
 from durio.model.errors import StoreReplaced as StoreReplaced
 from durio.model.errors import StoreStalled as StoreStalled
 from durio.model.errors import StoreUnavailable as StoreUnavailable
+from durio.model.errors import TooManySearches as TooManySearches
 from durio.model.errors import UnknownAttribute as UnknownAttribute
 from durio.model.errors import UnknownBreaker as UnknownBreaker
 from durio.model.errors import UnknownQueue as UnknownQueue

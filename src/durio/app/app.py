@@ -331,6 +331,8 @@ class App(LimitingApp):
         # Ended at most this long ago; or created at most this long ago, and not ended.
         newer: Duration | None = None,
         ids: Iterable[str] | None = None,  # ids of jobs
+        # A query, such as `"state:dead -task:send_* args.user:42"`.
+        query: str | None = None,
     ) -> "JobQuery":
         """Choose jobs of this App by filters, to read, count or change them.
 
@@ -346,6 +348,7 @@ class App(LimitingApp):
             older=older,
             newer=newer,
             ids=ids,
+            query=query,
         )
 
     def run_sync(self, coro: Coroutine[Any, Any, T]) -> T:

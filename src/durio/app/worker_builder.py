@@ -189,6 +189,7 @@ def worker_config(
         host=host,
         pid=pid,
         version=__version__,
+        code_version=app.version,
         serving=served,
         handlers=app.registry.by_name,
         keeps=app.registry.queue_keeps(),

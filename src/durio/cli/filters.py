@@ -42,7 +42,7 @@ class Filters:
             reason=self.reason,
             older=self.older,
             newer=self.newer,
-        ).query(app=app.name, namespace=scope, now=app.now(), dashes="--")
+        ).store_query(app=app.name, namespace=scope, now=app.now(), dashes="--")
         queue, task = self.queue, self.task
         return query._replace(
             lane=None if queue is None else await stored_lane(app, queue, scope),

@@ -11,6 +11,7 @@ from durio.model.job import CODE_BY_STATE, State
 from durio.model.names import check_name, did_you_mean, lane, task_name
 from durio.model.outcome import Reason
 from durio.model.quantities import Duration, format_duration, seconds
+from durio.model.query_language import JobSearchText, parse_query
 from durio.ports.browse import Query
 
 REASONS = [text for name, text in vars(Reason).items() if name.isupper()]
@@ -36,6 +37,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     older: Duration | None = None
     newer: Duration | None = None
     ids: Iterable[str] | None = None
+    query: str | None = None  # in the query language; see `text`
 
     def __post_init__(self) -> None:
         """Copy an iterator's values, because a filter is used more than once."""
@@ -46,12 +48,19 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
                 msgspec.structs.force_setattr(self, name, kept)
 
     def is_empty(self) -> bool:
-        return all(getattr(self, name) is None for name in self.__struct_fields__)
+        """Whether every job matches; a query in the language may have no terms."""
+        fields = (name for name in self.__struct_fields__ if name != "query")
+        is_plain = all(getattr(self, name) is None for name in fields)
+        return is_plain and not self.text().terms
 
-    def query(
+    def text(self) -> JobSearchText:
+        """Return the part in the query language, parsed; raises InvalidQuery."""
+        return parse_query("" if self.query is None else self.query)
+
+    def store_query(
         self, *, app: str, namespace: str | None, now: float, dashes: str = ""
     ) -> Query:
-        """Return the query for jobs that match now; messages write `dashes` before names."""
+        """Return the other filters as a query of a store; messages write `dashes` before names."""
         older, newer = self._ages(dashes)
         task = None if self.task is None else name_of_task(self.task)
         return Query(

@@ -8,9 +8,16 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from durio.client.bulk import CountedJobs, act_in_bulk
+from durio.client.bulk import CountedJobs, act_in_bulk, count_by_task
 from durio.client.handle import JobClient
 from durio.client.job_filter import JobFilter
+from durio.client.job_search import (
+    JobSearch,
+    LookBounds,
+    SearchScope,
+    next_jobs,
+    prepare_search,
+)
 from durio.client.job_view import details_of, retries_of_tasks
 from durio.client.namespaces import has_jobs
 from durio.client.task_by_name import published_tasks
@@ -21,7 +28,7 @@ from durio.model.errors import (
     UsageError,
     WrongState,
 )
-from durio.model.job import JobDetails
+from durio.model.job import JobDetails, StoredJob
 from durio.model.names import did_you_mean, known_as, queue_of
 from durio.model.queues import DEFAULT_QUEUE
 from durio.ports.browse import Query, states_in_words
@@ -86,10 +93,12 @@ class JobQuery:
         self._client = client
         self._filters = filters
         self._limit = limit
-        self._query()  # raises here for a filter that cannot be
+        self._text = filters.text()
+        self._query(client.now())  # raises here for a filter that cannot be
 
     def __repr__(self) -> str:
-        return f"<jobs: {self._query().in_words()}>"
+        words = self._query(self._client.now()).in_words()
+        return f"<jobs: {' '.join(filter(None, (words, str(self._text))))}>"
 
     def limit(self, jobs: int) -> "JobQuery":
         """Return the same query for at most this number of jobs, from 1."""
@@ -99,34 +108,47 @@ class JobQuery:
             )
         return JobQuery(self._client, self._filters, jobs)
 
-    def _query(self) -> Query:
-        client = self._client
-        return self._filters.query(
-            app=client.name, namespace=client.name, now=client.now()
-        )
+    def _query(self, now: float) -> Query:
+        name = self._client.name
+        return self._filters.store_query(app=name, namespace=name, now=now)
+
+    async def _search(self) -> JobSearch:
+        """Return the query as the store is asked."""
+        client, store = self._client, await self._client.store()
+        scope = SearchScope(client.name, self._query)
+        search, _ = await prepare_search(store, self._text, scope, now=client.now())
+        return search
 
     # --- reading
 
     async def __aiter__(self) -> AsyncIterator[JobDetails]:
         """Read the jobs as JobDetails, newest first, 200 at a time."""
-        pages = JobPages(self._client, self._query(), self._limit)
+        pages = JobPages(self._client, await self._search(), self._limit)
         while page := await pages.read():
             for job in page:
                 yield job
 
     def __iter__(self) -> Iterator[JobDetails]:
         """Read the jobs without an event loop."""
-        pages = JobPages(self._client, self._query(), self._limit)
+        search = self._client.run_sync(self._search())
+        pages = JobPages(self._client, search, self._limit)
         while page := self._client.run_sync(pages.read()):
             yield from page
 
     async def count(self) -> int:
         """Return the number of matching jobs: exact up to 100,000; 100,001 means more."""
-        store, query = await self._client.store(), self._query()
-        counted = await store.count(query, most=self._at_most(COUNT_MAX + 1))
-        if not counted.jobs:
-            await refuse_unknown_names(self._client, store, query)
-        return counted.jobs
+        store, search = await self._client.store(), await self._search()
+        most = self._at_most(COUNT_MAX + 1)
+        if search.keeps is None:
+            jobs = (await store.count(search.query, most=most)).jobs
+        else:
+            pages = JobPages(self._client, search, most)
+            jobs = 0
+            while found := await pages.read_stored():
+                jobs += len(found)
+        if not jobs:
+            await refuse_unknown_names(self._client, store, search.query)
+        return jobs
 
     def count_sync(self) -> int:
         """Count without an event loop, as `count` does."""
@@ -181,12 +203,13 @@ class JobQuery:
                 cure="Give a filter, such as app.jobs(state='dead'); or "
                 f"{action.verb}(everything=True).",
             )
-        store, query = await client.store(), query_for(action, self._query())
-        counted = await store.count(query)
-        if not counted.jobs:
-            await refuse_unknown_names(client, store, query)
+        store, search = await client.store(), await self._search()
+        chosen = await count_to_act(store, action, search)
+        matched = chosen.limit
+        if not matched:
+            await refuse_unknown_names(client, store, chosen.query)
         changed = held = alone = 0
-        chosen = CountedJobs(query, counted.mark, self._at_most(counted.jobs))
+        chosen = chosen._replace(limit=self._at_most(matched))
         steps = act_in_bulk(
             store, action, chosen, clock=client.clock, by=client.acting_user()
         )
@@ -194,12 +217,24 @@ class JobQuery:
             changed, held = changed + step.jobs, held + step.held
             alone += step.alone
         held = min(held, chosen.limit - changed)
-        return BulkResult(counted.jobs, changed, held, alone)
+        return BulkResult(matched, changed, held, alone)
 
 
 def jobs_of(client: NamespaceClient, **filters: Any) -> JobQuery:
     """Return the jobs of an App that these filters choose."""
     return JobQuery(client, JobFilter(**filters))
+
+
+async def count_to_act(store: Store, action: Action, search: JobSearch) -> CountedJobs:
+    """Count exactly the jobs that an action would change; the number is the limit."""
+    query = query_for(action, search.query)
+    counted = await store.count(query)
+    words = f"matching {search.text.masked()}" if search.keeps else ""
+    chosen = CountedJobs(query, counted.mark, counted.jobs, search.keeps, words)
+    if search.keeps is None or not counted.jobs:
+        return chosen
+    tasks = await count_by_task(store, action, chosen)
+    return chosen._replace(limit=tasks.total())
 
 
 def query_for(action: Action, query: Query) -> Query:
@@ -219,10 +254,10 @@ class JobPages:
     """Reads the jobs of a query page by page, newest first."""
 
     def __init__(
-        self, client: NamespaceClient, query: Query, limit: int | None
+        self, client: NamespaceClient, search: JobSearch, limit: int | None
     ) -> None:
         self._client = client
-        self._query = query
+        self._search = search
         self._left: int | None = limit
         self._cursor: str | None = None
         self._is_over = False
@@ -230,20 +265,27 @@ class JobPages:
 
     async def read(self) -> list[JobDetails]:
         """Return the next jobs, or an empty list at the end."""
+        store, jobs = await self._client.store(), await self.read_stored()
+        if not jobs and not self._has_read:
+            await refuse_unknown_names(self._client, store, self._search.query)
+        self._has_read = True
+        retries = await retries_of_tasks(store, self._client.retries_of, jobs)
+        return [details_of(job, retries[job.task]) for job in jobs]
+
+    async def read_stored(self) -> list[StoredJob]:
+        """Return the next jobs as they are stored, or an empty list at the end."""
         store = await self._client.store()
         while not self._is_over and self._left != 0:
-            size = PAGE_JOBS if self._left is None else min(PAGE_JOBS, self._left)
-            page = await store.find(self._query, limit=size, cursor=self._cursor)
-            self._cursor, self._is_over = page.cursor, page.cursor is None
-            if page.jobs:
-                self._has_read = True
+            room = PAGE_JOBS if self._left is None else min(PAGE_JOBS, self._left)
+            bounds = LookBounds(self._client.clock)
+            jobs, self._cursor = await next_jobs(
+                store, self._search, self._cursor, room, bounds
+            )
+            self._is_over = self._cursor is None
+            if jobs:
                 if self._left is not None:
-                    self._left -= len(page.jobs)
-                loaded = self._client.retries_of
-                retries = await retries_of_tasks(store, loaded, page.jobs)
-                return [details_of(job, retries[job.task]) for job in page.jobs]
-        if not self._has_read:
-            await refuse_unknown_names(self._client, store, self._query)
+                    self._left -= len(jobs)
+                return jobs
         return []
 
 

@@ -93,6 +93,12 @@ class InvalidQuery(UsageError):
     code = "invalid_query"
 
 
+class InvalidCursor(UsageError):
+    """A cursor that is not of this query, or that was changed."""
+
+    code = "invalid_cursor"
+
+
 class InvalidRoute(UsageError):
     """A router failed or returned no route, or a route names a queue that nobody declared."""
 
@@ -240,6 +246,12 @@ class SpawnFull(OperatingError):
     """The limit of spawned calls on one event loop is reached."""
 
     code = "spawn_full"
+
+
+class TooManySearches(OperatingError):
+    """Other searches for jobs are running in this process."""
+
+    code = "too_many_searches"
 
 
 class WorkersTooOld(OperatingError):

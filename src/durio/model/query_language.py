@@ -8,7 +8,7 @@ canonical text of the query.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from durio.model.errors import InvalidQuery
 from durio.model.names import close_name
@@ -57,6 +57,14 @@ class JobSearchText:
 
     def __str__(self) -> str:
         return " ".join(str(term) for term in self.terms)
+
+    def masked(self) -> str:
+        """Return the text without values of arguments and meta, for the audit."""
+        hidden = (QueryValue("..."),)
+        return " ".join(
+            str(replace(term, values=hidden) if term.path else term)
+            for term in self.terms
+        )
 
     def uses(self, *names: str) -> bool:
         """Whether any term has one of these keys."""

@@ -28,6 +28,7 @@ class WorkerInfo(NamedTuple):
     schedules: tuple[str, ...] = ()  # names of schedules that its code declares
     # Names of its tasks, also former ones. None: more than TASKS_MAX, or not known.
     tasks: tuple[str, ...] | None = None
+    code_version: str | None = None  # of the user's code: App(version=)
 
 
 class Vitals(NamedTuple):

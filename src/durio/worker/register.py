@@ -158,6 +158,7 @@ class Registration:
             version=config.version,
             schedules=config.schedules,
             tasks=tuple(config.tasks) if len(config.tasks) <= TASKS_MAX else None,
+            code_version=config.code_version,
             **config.serving.shown(),
         )
         lease_seconds = config.settings.worker.lease_seconds

@@ -54,7 +54,7 @@ class WorkerConfig:
     name: str
     host: str
     pid: int
-    version: str
+    version: str  # of Durio
     serving: Serving
     handlers: TaskHandlers
     tasks: Mapping[str, Mapping[str, Any]]
@@ -65,6 +65,7 @@ class WorkerConfig:
     )  # by lane
     breakers: Mapping[str, Breaker] = field(default_factory=dict[str, Breaker])
     schedules: tuple[str, ...] = ()  # names of those that the code declares
+    code_version: str | None = None  # of the user's code
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)
     deps: DepsFactory | None = None

@@ -51,7 +51,7 @@ async def list_jobs(
     """Return jobs of the App, newest first."""
     app, store = call.app, await call.store()
     filters = JobFilter(state=state.split(",") if state else None, queue=queue or None)
-    query = filters.query(app=app.name, namespace=app.name, now=app.now())
+    query = filters.store_query(app=app.name, namespace=app.name, now=app.now())
     named = f"jobs state={state} queue={queue}"
     page = await store.find(query, limit=limit, cursor=continued(named, cursor))
     jobs = [job for job in page.jobs if call.sees_job(job)]
