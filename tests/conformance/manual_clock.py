@@ -73,6 +73,11 @@ class ManualClock:
         self.ids_made += 1
         return uuid7(int(START * 1000) + self.ids_made, 0, self.ids_made)
 
+    def secret_bytes(self, size: int) -> bytes:
+        """Return the bytes of a counter: no two calls return the same ones."""
+        self.ids_made += 1
+        return self.ids_made.to_bytes(size, "big")
+
 
 def wake(future: "asyncio.Future[None]") -> None:
     """End a sleep that was not cancelled meanwhile."""

@@ -234,6 +234,10 @@ class NodeClock:
         self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
         return uuid7(self.stamp >> 12, self.stamp, self.node.chance.getrandbits(62))
 
+    def secret_bytes(self, size: int) -> bytes:
+        """Return random bytes, from the seed of the world."""
+        return self.node.chance.randbytes(size)
+
 
 @final
 class World:

@@ -24,11 +24,16 @@ def dashboard(
 
 
 def browser(
-    asgi: Any, *, root: str = "", host: str = HOST, **options: Any
+    asgi: Any,
+    *,
+    root: str = "",
+    host: str = HOST,
+    address: str = ADDRESS,
+    **options: Any,
 ) -> httpx.AsyncClient:
     """A client whose requests look as those of the page itself."""
     transport = httpx.ASGITransport(
-        asgi, root_path=root, client=(ADDRESS, 4711), raise_app_exceptions=False
+        asgi, root_path=root, client=(address, 4711), raise_app_exceptions=False
     )
     headers = {**OURS, **options.pop("headers", {})}
     return httpx.AsyncClient(

@@ -76,6 +76,9 @@ class HostClock:
     def new_id(self) -> bytes:
         return PROCESS_RANDOM.new_id()
 
+    def secret_bytes(self, size: int) -> bytes:
+        return os.urandom(size)
+
 
 @cache
 def boot_id() -> str:

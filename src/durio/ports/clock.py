@@ -29,3 +29,7 @@ class Clock(Protocol):
     def new_id(self) -> bytes:
         """Return a new job id: increasing within a process, unique everywhere."""
         ...
+
+    def secret_bytes(self, size: int) -> bytes:
+        """Return random bytes that cannot be guessed, for credentials."""
+        ...

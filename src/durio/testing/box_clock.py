@@ -83,6 +83,10 @@ class BoxClock:
         """Return a new job id; ids grow in the order of enqueue."""
         return self._host.new_id()
 
+    def secret_bytes(self, size: int) -> bytes:
+        """Return random bytes that cannot be guessed."""
+        return self._host.secret_bytes(size)
+
 
 def is_negative(duration: object) -> bool:
     if isinstance(duration, timedelta):

@@ -224,6 +224,9 @@ class VirtualClock:
         self.stamp = max(self.stamp + 1, int(self.now() * 1000) << 12)
         return uuid7(self.stamp >> 12, self.stamp, self.generator.getrandbits(62))
 
+    def secret_bytes(self, size: int) -> bytes:
+        return self.generator.randbytes(size)
+
     def step(self, seconds: float) -> None:
         """Set the wall clock forward or back, as an operator or NTP may do."""
         self.offset_seconds += seconds

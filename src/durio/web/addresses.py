@@ -13,6 +13,7 @@ HOST = re.compile(
 )
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 ANY = "*"
+HTTP_PORT = 80
 SCHEMES = ("http", "https")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -129,4 +130,5 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
 
 def dev_hosts(port: int) -> tuple[str, ...]:
     """Return the hosts that a dashboard without login answers to."""
-    return tuple(f"{name}:{port}" for name in LOOPBACK_NAMES)
+    end = "" if port == HTTP_PORT else f":{port}"  # a browser leaves it out
+    return tuple(f"{name}{end}" for name in LOOPBACK_NAMES)

@@ -85,7 +85,8 @@ class WebCall:
     def sees_job(self, job: "StoredJob") -> bool:
         """Whether the job is of this App, in a queue that the user may see."""
         is_ours = namespace_of(job.lane) == self.app.name
-        return is_ours and self.user.sees(queue_of(job.lane))
+        is_seen = self.user.sees(queue_of(job.lane))
+        return is_ours and is_seen and self.identity.sees_task(job.task)
 
     def check_queue(self, queue: str) -> None:
         """Refuse a queue that the user may not see, as if there was none."""

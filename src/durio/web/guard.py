@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from durio.model.errors import DurioError
 from durio.web.access.authentication import Authentication
+from durio.web.access.login import Login
 from durio.web.addresses import (
     Origin,
     Proxies,
@@ -28,6 +29,7 @@ from durio.web.mount import path_inside, root_path, with_root
 from durio.web.pages import Pages
 from durio.web.problems import Refusal, internal_error, not_logged_in, refusal_of
 from durio.web.roles import READING
+from durio.web.sender import check_same_origin
 from durio.web.site import Site
 from durio.web.strict_json import check_json
 
@@ -47,6 +49,7 @@ class Guard:
         self.api = api
         self.pages = pages
         self.authentication = authentication
+        self.login = Login(site)
         options = site.options
         self.proxies = Proxies(options.trusted_proxies)
         self.security = security_headers(options.embed_in)
@@ -94,9 +97,14 @@ class Guard:
         if self.pages.is_public(path):
             await self.pages.answer(scope, receive, send)
             return
+        if self.login.is_login(path):
+            answer = await self.login.answer(path, scope, receive, origin)
+            await answer(scope, receive, send)
+            return
         call = await self.call_of(scope, origin)
         if method not in READING:
-            check_sender(scope, origin, call)
+            if call.identity.sends_cookies:
+                check_same_origin(scope, origin)
             body = await read_body(scope, receive)
             check_type(scope)
             if body:
@@ -117,7 +125,7 @@ class Guard:
         """Return the call with its user; refuse a request without a credential."""
         identity = await self.authentication.identity_of(scope, origin)
         if identity is None:
-            raise not_logged_in()
+            raise not_logged_in(with_basic=self.site.options.is_basic)
         browser = " ".join(header_values(scope, b"user-agent"))[:BROWSER_CHARS_MAX]
         return WebCall(
             self.site,
@@ -136,25 +144,6 @@ def check_address(scope: Scope) -> None:
             "token_in_address",
             "a token in an address ends up in logs: this one should be revoked",
             "Send it as a header: Authorization: Bearer durio_...",
-        )
-
-
-def check_sender(scope: Scope, origin: Origin, call: WebCall) -> None:
-    """Refuse a change that another site may have made a browser send (CSRF)."""
-    if call.identity.sends_cookies:
-        check_same_origin(scope, origin)
-
-
-def check_same_origin(scope: Scope, origin: Origin) -> None:
-    """A browser says where a request comes from; a page cannot change what it says."""
-    sites = header_values(scope, b"sec-fetch-site")
-    origins = header_values(scope, b"origin")
-    if sites != ["same-origin"] and (sites or origins != [origin.text]):
-        raise Refusal(
-            403,
-            "cross_site",
-            "the request does not come from this dashboard's own page",
-            "Send it from the page, or with a token.",
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from durio.model.errors import InvalidOption
+from durio.model.names import known_as
 
 Role = Literal["viewer", "operator", "admin"]
 Via = Literal["session", "token", "hook", "basic", "dev"]
@@ -75,6 +76,19 @@ class Identity:
     user: User
     via: Via
     credential: str = ""  # the id of the session or token; never its secret
+    has_role: bool = True  # False: a token that has only purposes
+    purposes: frozenset[str] = frozenset()  # of a token, see access/tokens.py
+    tasks: tuple[str, ...] | None = None  # that a token may see and enqueue
+
+    def may_reach(self, role: Role, purpose: str | None) -> bool:
+        """Whether the role or a purpose allows a route."""
+        if purpose is not None and purpose in self.purposes:
+            return True
+        return self.has_role and self.user.has(role)
+
+    def sees_task(self, task: str) -> bool:
+        """Whether the credential is for this task: by name, or by a prefix with `*`."""
+        return self.tasks is None or known_as(task, self.tasks) is not None
 
     @property
     def sends_cookies(self) -> bool:

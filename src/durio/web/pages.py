@@ -1,9 +1,5 @@
 """What answers without a credential: the page's shell, its assets, health."""
 
-import mimetypes
-from functools import cache
-from pathlib import Path
-
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -12,8 +8,8 @@ from durio.web.mount import base_element, path_inside
 from durio.web.problems import Refusal
 from durio.web.roles import READING
 from durio.web.site import Site
+from durio.web.static_files import assets, file_text
 
-STATIC = Path(__file__).parent / "static"
 ASSETS = "/assets/"
 # The page answers to the address of each of its screens.
 SCREENS = frozenset(
@@ -76,22 +72,3 @@ def asset(name: str) -> Response:
         raise Refusal(404, "not_found", "there is no such file")
     body, kind = found
     return Response(body, media_type=kind, headers={"Cache-Control": FOR_EVER})
-
-
-@cache
-def file_text(name: str) -> str:
-    return (STATIC / name).read_text(encoding="utf-8")
-
-
-@cache
-def assets() -> dict[str, tuple[bytes, str]]:
-    """Return every asset: only what is in the folder can be asked for."""
-    folder = STATIC / "assets"
-    return {
-        path.name: (
-            path.read_bytes(),
-            mimetypes.guess_type(path.name)[0] or "application/octet-stream",
-        )
-        for path in sorted(folder.glob("*"))
-        if path.is_file()
-    }

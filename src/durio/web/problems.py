@@ -111,13 +111,14 @@ class Refusal(Exception):
         return Response(text, self.status, self.headers, JSON_TYPE)
 
 
-def not_logged_in() -> Refusal:
+def not_logged_in(*, with_basic: bool = False) -> Refusal:
+    scheme = "Basic" if with_basic else "Bearer"
     return Refusal(
         401,
         "not_logged_in",
         "this request has no valid credential",
         "Log in, or send a token: Authorization: Bearer durio_...",
-        headers={"WWW-Authenticate": 'Bearer realm="durio"'},
+        headers={"WWW-Authenticate": f'{scheme} realm="durio"'},
     )
 
 
@@ -133,7 +134,7 @@ def internal_error() -> Refusal:
 def refusal_of(error: errors.DurioError) -> Refusal:
     """Return the problem that an error of Durio is."""
     known = (STATUS_OF[kind] for kind in type(error).__mro__ if kind in STATUS_OF)
-    status = next(known, 500)
+    status: int = getattr(error, "http_status", next(known, 500))
     headers: dict[str, str] = {}
     more: dict[str, Any] = {}
     if isinstance(error, errors.QueueFull):

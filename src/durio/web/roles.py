@@ -56,15 +56,16 @@ class Need:
 
     role: Role
     verb: str | None = None  # None: the route changes nothing
+    purpose: str | None = None  # of a token that needs no role for this route
 
     async def __call__(self, request: Request) -> WebCall:
         """Return the call, or refuse it."""
         call: WebCall = request.scope["durio.call"]
-        if not call.user.has(self.role):
+        if not call.identity.may_reach(self.role, self.purpose):
             raise Refusal(
                 403,
                 "role_too_low",
-                f"this needs the role {self.role}; {call.user.name} is {call.user.role}",
+                f"this needs the role {self.role}, which {call.user.name} does not have",
                 "Ask an admin of this dashboard.",
             )
         if self.verb is not None:
@@ -77,9 +78,9 @@ def needs(role: Role) -> Any:
     return Depends(Need(role))
 
 
-def may(verb: str) -> Any:
+def may(verb: str, *, purpose: str | None = None) -> Any:
     """Declare that a route changes something: its verb, which has a role in `VERBS`."""
-    return Depends(Need(VERBS[verb], verb))
+    return Depends(Need(VERBS[verb], verb, purpose))
 
 
 Viewer = Annotated[WebCall, needs("viewer")]

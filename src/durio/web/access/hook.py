@@ -25,7 +25,7 @@ async def user_from_hook(
     try:
         async with asyncio.timeout(HOOK_SECONDS_MAX):
             answer = await called(hook, request)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         report(error)
         return None
     if answer is None or isinstance(answer, User):
