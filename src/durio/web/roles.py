@@ -113,7 +113,7 @@ def checked_routes(routers: Sequence[APIRouter], prefix: str) -> list[ApiRoute]:
                 cure="Give it a first parameter of durio.web.roles.",
             )
         found += [
-            ApiRoute(method, prefix + route.path, needed[0])
+            ApiRoute(method, prefix + route.path_format, needed[0])
             for method in sorted(route.methods or ())
         ]
     for each in found:
