@@ -5,13 +5,20 @@ import { route } from "../router";
 import { Empty } from "../parts/states";
 import { Head } from "../parts/basics";
 import { rich, t } from "../text";
+import { Audit } from "../screens/Audit";
 import { Dead } from "../screens/Dead";
 import { Errors } from "../screens/Errors";
 import { Job } from "../screens/Job";
 import { Jobs } from "../screens/Jobs";
+import { Limits } from "../screens/Limits";
 import { Overview } from "../screens/Overview";
+import { Plan } from "../screens/Plan";
+import { Plans } from "../screens/Plans";
 import { Queues } from "../screens/Queues";
+import { Schedules } from "../screens/Schedules";
+import { Settings } from "../screens/Settings";
 import { Tasks } from "../screens/Tasks";
+import { Users } from "../screens/Users";
 import { Workers } from "../screens/Workers";
 
 const LISTS = new Map<string, ComponentType>([
@@ -21,9 +28,18 @@ const LISTS = new Map<string, ComponentType>([
   ["tasks", Tasks],
   ["errors", Errors],
   ["dead", Dead],
+  ["schedules", Schedules],
+  ["plans", Plans],
   ["workers", Workers],
+  ["limits", Limits],
+  ["audit", Audit],
+  ["settings", Settings],
+  ["users", Users],
 ]);
-const ONES = new Map<string, ComponentType<{ name: string }>>([["jobs", Job]]);
+const ONES = new Map<string, ComponentType<{ name: string }>>([
+  ["jobs", Job],
+  ["plans", Plan],
+]);
 
 export function Screen() {
   const { screen, rest } = route.value;

@@ -1,0 +1,122 @@
+/** How far is a plan, what failed, what waits? */
+import { change } from "../data/act";
+import { part } from "../data/client";
+import type { PlanDetail } from "../data/schema";
+import { useData } from "../data/use";
+import { formatCount } from "../format";
+import { Act, Copy } from "../parts/actions";
+import { Ago, Name } from "../parts/basics";
+import { Bar, Fact } from "../parts/bits";
+import { openConfirm } from "../parts/Confirm";
+import { Icon } from "../parts/Icon";
+import { Problem, Skeleton } from "../parts/states";
+import { to, toOne } from "../router";
+import { useCrumb } from "../shell/title";
+import { rich, t } from "../text";
+import { PlanState } from "./Plans";
+import { Graph } from "./plans/Graph";
+
+export function Plan({ name: id }: { name: string }) {
+  const path = `plans/${part(id)}`;
+  const { data: plan, error, isSlow, reload } = useData<PlanDetail>(path, {}, { topics: [`plan:${id}`] });
+  useCrumb(plan ? (plan.name ?? plan.id.slice(0, 13)) : "");
+  if (!plan && error) return <Problem error={error} retry={reload} />;
+  if (!plan) return isSlow ? <Skeleton /> : null;
+  const { counts } = plan;
+  const isOver = plan.ended_at !== null;
+  const share = (n: number) => (counts.total > 0 ? n / counts.total : 0);
+  const retry = () => void change("POST", `${path}/retry`, {}, t("plan.retrying")).then((done) => done && reload());
+  const failure = typeof plan.failure === "string" ? { text: plan.failure, job: null } : plan.failure;
+  return (
+    <>
+      <div class="head">
+        <div class="grow">
+          <div class="jh">
+            <h1>
+              <Name text={plan.name ?? t("plans.one")} />
+            </h1>
+            <PlanState state={plan.state} big />
+          </div>
+          <p class="lede">{ledeOf(plan)}</p>
+          <div class="meta">
+            <span class="mono q2">
+              {plan.id}
+              <Copy text={plan.id} label={t("act.copy_id")} />
+            </span>
+          </div>
+        </div>
+        <div class="btns">
+          <Act verb="plan_retry" icon="retry" refused={counts.dead === 0 ? t("plan.no_dead") : null} onClick={retry}>
+            {t("plan.retry", { n: counts.dead })}
+          </Act>
+          <Act verb="plan_cancel" kind="risk" icon="cancel" refused={isOver ? t("plan.is_over") : null} onClick={() => cancel(path, plan, reload)}>
+            {t("plan.cancel")}
+          </Act>
+        </div>
+      </div>
+      <div class="planbar">
+        <Bar
+          parts={[
+            { state: "done", share: share(counts.done) },
+            { state: "dead", share: share(counts.dead) },
+            { state: "running", share: share(counts.running) },
+            { state: "cancelled", share: share(counts.cancelled) },
+          ]}
+        />
+      </div>
+      {failure && (
+        <section class="why" data-s="dead">
+          <div>
+            <h2>
+              <Icon name="s-dead" />
+              <Name text={failure.text} />
+            </h2>
+          </div>
+          <div class="btns">
+            {failure.job && (
+              <a class="btn" href={toOne("jobs", failure.job)}>
+                {t("plan.failed_job")}
+              </a>
+            )}
+          </div>
+        </section>
+      )}
+      {plan.layout && plan.layout.nodes.length > 0 && <Graph layout={plan.layout} plan={plan.id} />}
+      <div class="sec">
+        <dl class="dl plan-facts">
+          <Fact name={t("facts.made")}>
+            <Ago at={plan.created_at} />
+          </Fact>
+          <Fact name={t("plan.ended")}>{plan.ended_at && <Ago at={plan.ended_at} />}</Fact>
+          <Fact name={t("nav.jobs")}>
+            <a class="a" href={to("jobs", { q: `plan:${plan.id}` })}>
+              {t("plan.jobs", { n: counts.total })}
+            </a>
+          </Fact>
+          <Fact name={t("kpi.waiting")}>{formatCount(counts.waiting)}</Fact>
+          <Fact name={t("state.cancelled")}>{formatCount(counts.cancelled)}</Fact>
+        </dl>
+      </div>
+    </>
+  );
+}
+
+function ledeOf({ counts, ended_at: ended }: PlanDetail) {
+  return (
+    <>
+      {rich("plan.lede", { done: <>{formatCount(counts.done)}</>, n: counts.total })}{" "}
+      {counts.dead > 0 ? rich("plan.lede.dead", { n: counts.dead }) : ended ? "" : t("plan.lede.well")}
+    </>
+  );
+}
+
+function cancel(path: string, plan: PlanDetail, reload: () => void): void {
+  openConfirm({
+    title: t("plan.cancel.title"),
+    children: <p>{t("plan.cancel.what", { n: plan.counts.waiting + plan.counts.running })}</p>,
+    ask: { label: t("reason.label"), hint: t("reason.hint") },
+    yes: t("plan.cancel"),
+    risk: true,
+    onYes: (reason) => void change("POST", `${path}/cancel`, reason ? { reason } : {}, t("plan.cancelling")).then((done) => done && reload()),
+  });
+}
