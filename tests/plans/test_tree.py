@@ -115,6 +115,7 @@ def test_a_tree_is_data() -> None:
         "plan": None,
         "members": [],
         "hidden": 0,
+        "hidden_task": None,
     }
     assert (found["kind"], found["jobs"]) == ("group", 2)
     assert found["id"] == id_text(node_id(PLAN, 1))  # of the job that joins the results

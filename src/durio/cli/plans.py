@@ -11,12 +11,13 @@ from durio.cli.filters import page_options
 from durio.cli.main import error_fields, keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
 from durio.cli.plan_ids import InvalidPlanId, plan_by_id
-from durio.cli.plan_output import plan_row, replaced_fields, show_plan
+from durio.cli.plan_output import show_plan
 from durio.cli.prompts import BY_OPTION, operator
 from durio.cli.table import Column
 from durio.client.namespaces import apps_in
 from durio.client.plan_actions import cancel_plan, retry_plan
 from durio.client.plan_list import ListedPlan, list_plans
+from durio.client.plan_rows import plan_row, replaced_fields
 from durio.client.plan_view import jobs_of, plan_status, plan_tree
 from durio.model.errors import (
     DurioError,
@@ -171,8 +172,8 @@ def show_one(*, selection: AppSelection, plan_id: str) -> None:
     With --json: {"id", "namespace", "state", "nodes", "counts", "created_at", "ended_at",
     "resumed", "failed_node", "error", "parents", "replaces", "tree"}. The tree and each
     of its members have {"kind", "jobs", "counts", "id", "task", "state", "plan",
-    "members", "hidden"}; "kind" is job, chain or group, "plan" the id of a plan that has
-    taken the place of the job. "replaces" is {"job", "plan"} if this plan has done so.
+    "members", "hidden", "hidden_task"}; "kind" is job, chain or group, "plan" the id of a
+    plan that has taken the place of the job. "replaces" is {"job", "plan"} if this plan has done so.
     """
 
     async def ask(app: App) -> tuple[Any, Any, StoredPlan]:

@@ -19,6 +19,8 @@ from durio.ports.store import Store
 PAGE_RECORDS = 200
 FIRST_SPAN_SECONDS = 10.0
 SPAN_FACTOR = 4  # each span is so much longer than the newer one
+SPAN_SECONDS_MIN = 0.01  # a shorter span is not divided
+LOOKED_AT_MAX = 5_000  # records, for one page
 
 
 class ListedPlan(NamedTuple):
@@ -64,17 +66,64 @@ async def list_plans(
     return found[:limit]
 
 
+class PlanPage(NamedTuple):
+    """Some plans, newest first."""
+
+    plans: list[ListedPlan]
+    before: str | None  # the next page has plans with lower ids; None: this is the last
+    is_partial: bool = False  # the look ended before the page was full
+
+
+async def page_of_plans(
+    store: Store,
+    namespace: str,
+    *,
+    states: Collection[PlanState] = (),
+    before: str = BEYOND_ALL_NAMES,
+    limit: int,
+    now: float,
+) -> PlanPage:
+    """Return a page of plans that stand alone, after a bounded number of records."""
+    found: list[ListedPlan] = []
+    looked_at = 0
+    async for records in newest_first(store, plan_kind(namespace), before, now):
+        found += [
+            plan
+            for plan in await with_states(store, namespace, records)
+            if (not states or plan.state in states) and not plan.is_inner
+        ]
+        if len(found) > limit:
+            return PlanPage(found[:limit], found[limit - 1].id)
+        looked_at += len(records)
+        if records and looked_at >= LOOKED_AT_MAX:
+            return PlanPage(found, records[-1].name, is_partial=True)
+    return PlanPage(found, None)
+
+
 async def newest_first(
     store: Store, kind: str, before: str, now: float
 ) -> AsyncIterator[list[Record]]:
-    """Yield the records of spans of time, each in descending order."""
+    """Yield the records of spans of time, each in descending order.
+
+    A span with more than a page of records is divided, so that a caller who needs few does
+    not read many.
+    """
     span = FIRST_SPAN_SECONDS
     newest = now if before == BEYOND_ALL_NAMES else id_made_at(id_bytes(before))
     while before:
         since = newest - span
         after = "" if since <= 0 else id_text(uuid7(int(since * 1000), 0, 0))
-        yield await records_between(store, kind, after, before)
-        before, span = after, span * SPAN_FACTOR
+        page = await store.list_records(kind, after=after, limit=PAGE_RECORDS)
+        is_full = len(page) == PAGE_RECORDS and page[-1].name < before
+        if is_full and span > SPAN_SECONDS_MIN and since > 0:
+            span /= SPAN_FACTOR**2
+            continue
+        if is_full:
+            yield await records_between(store, kind, after, before)
+        else:
+            yield [record for record in page if record.name < before][::-1]
+        before, newest = after, since
+        span *= SPAN_FACTOR
 
 
 async def records_between(

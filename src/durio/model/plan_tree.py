@@ -32,6 +32,7 @@ class PlanTree:
     plan: str | None = None  # id of the plan that has taken the place of that job
     members: tuple["PlanTree", ...] = ()  # in written order; those that were added last
     hidden: int = 0  # members that are not in `members`, because they are too many
+    hidden_task: str | None = None  # of all members, if they are jobs of one task
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as values for `json.dumps`."""
@@ -106,7 +107,8 @@ class TreeBuilder:
         else:
             self._skip_members(group)
         join = self._next_job(None) if is_value else None
-        return self._plan("group", begin, members, join, size - len(members))
+        task = common_task(group, added) if size > len(members) else None
+        return self._plan("group", begin, members, join, size - len(members), task)
 
     def _member(self, link: AnyLink) -> PlanTree:
         if is_unrolled(link):
@@ -132,6 +134,7 @@ class TreeBuilder:
         members: Sequence[PlanTree],
         join: PlanTree | None = None,
         hidden: int = 0,
+        task: str | None = None,
     ) -> PlanTree:
         """Return a plan from the number of its first node and of its first group."""
         number, group = begin
@@ -146,6 +149,7 @@ class TreeBuilder:
             state=None if join is None else join.state,
             members=tuple(members),
             hidden=hidden,
+            hidden_task=task,
         )
 
     def _counts(self, numbers: Sequence[int]) -> dict[State, int]:
@@ -175,3 +179,11 @@ class TreeBuilder:
                 self._skip_members(member)
             else:
                 self._skip(member, is_value=True)
+
+
+def common_task(group: PlanValue, added: Sequence[AddedJob]) -> str | None:
+    """Return the task of all members; None if they are not jobs of one task."""
+    tasks = {job.task for job in added}
+    for member in group.members:
+        tasks.add(member.task if isinstance(member, SignatureValue) else "")
+    return next(iter(tasks)) or None if len(tasks) == 1 else None

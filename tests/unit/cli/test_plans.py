@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from durio import App
-from durio.cli.plan_output import shape_text
 from durio.client.plan_list import list_plans, newest_first
+from durio.client.plan_rows import shape_text
 from durio.model.effects import Effects, Put
 from durio.model.ids import id_bytes, id_text, uuid7
 from durio.model.plan_names import node_id

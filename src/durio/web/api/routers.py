@@ -9,6 +9,7 @@ from durio.web.api import (
     limits,
     me,
     overview,
+    plans,
     queues,
     schedules,
     tasks,
@@ -27,4 +28,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     limits.router,
     breakers.router,
     schedules.router,
+    plans.router,
 )
