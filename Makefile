@@ -97,6 +97,7 @@ chaos-postgres: $(READY) ## Restart, kill and cut off a PostgreSQL under load, 2
 
 .PHONY: ui
 ui: $(READY) ## Build the dashboard's page from ui/ into src/durio/web/static
+	@$(PY) ui/generate_types.py
 	@$(PY) ui/build.py
 
 .PHONY: fix

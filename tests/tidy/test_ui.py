@@ -24,8 +24,8 @@ FILE_LINES_MAX = 400
 SOURCES = [path for path in (UI / "src").rglob("*") if path.suffix in {".ts", ".tsx"}]
 
 
-def build_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ui_build", UI / "build.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"ui_{name}", UI / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -43,16 +43,23 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 def test_the_page_was_built_from_these_sources() -> None:
     written = (STATIC / "SOURCES.sha256").read_text(encoding="utf-8").strip()
-    assert written == build_script().sources_hash(), "the page is old: make ui"
+    assert written == script("build").sources_hash(), "the page is old: make ui"
 
 
 @pytest.mark.slow
 def test_a_rebuild_gives_the_same_bytes(tmp_path: Path) -> None:
-    script = build_script()
-    if not script.STAMP.is_file() and not os.environ.get("DURIO_REQUIRE_ALL"):
+    build = script("build")
+    if not build.STAMP.is_file() and not os.environ.get("DURIO_REQUIRE_ALL"):
         pytest.skip("the page's tools are not installed: make ui")
-    assert script.main(["--out", str(tmp_path / "out")]) == 0
+    assert build.main(["--out", str(tmp_path / "out")]) == 0
     assert files_in(tmp_path / "out") == files_in(STATIC), "not the same: make ui"
+
+
+def test_the_types_are_those_of_the_api() -> None:
+    generator = script("generate_types")
+    assert generator.OUT.read_text(encoding="utf-8") == generator.types(), (
+        "the API has changed: make ui"
+    )
 
 
 def test_the_page_is_small() -> None:

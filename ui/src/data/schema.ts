@@ -1,51 +1,40 @@
-/** What the API answers, written by hand until the server's document has it.
+/** What the API answers, under the names that the page uses. `api.ts` is made from the
+ * server; what is written out here is what the server does not have yet.
+ *
  * Texts of jobs travel as JSON text: a browser would change big integers. */
+import type * as api from "./api";
+
+export type { Count, Me } from "./api";
+export type Attention = api.AttentionItem;
+export type Progress = api.JobProgress;
+export type Frame = api.ErrorFrame;
+export type Task = api.TaskItem;
+export type TaskDetail = api.TaskView;
+export type ErrorGroup = api.ErrorItem;
+export type ErrorGroupDetail = api.ErrorView;
+export type Tick = api.NextRun;
+export type Schedule = api.ScheduleItem;
+export type ScheduleDetail = api.ScheduleView;
+export type Worker = api.WorkerItem;
+export type Limit = api.LimitItem;
+export type LimitKey = api.KeyItem;
+export type LimitDetail = api.LimitView;
+export type Breaker = api.BreakerItem;
+export type Stack = api.StackAnswer;
+
+/** Counts by state; a state without jobs may be absent. */
+export type StateCounts = Partial<Record<State, api.Count>>;
+export type Queue = Omit<api.QueueItem, "counts"> & { counts: StateCounts };
+export type Overview = Omit<api.Overview, "states" | "queues"> & { states: StateCounts; queues: Queue[] };
 
 export const STATES = ["scheduled", "blocked", "ready", "running", "done", "dead", "cancelled"] as const;
 export type State = (typeof STATES)[number];
 export type Role = "viewer" | "operator" | "admin";
 export type Time = string;
 
-export interface Count {
-  count: number;
-  capped: boolean;
-}
-export type StateCounts = Partial<Record<State, Count>>;
 
-export interface Me {
-  user: string;
-  role: Role;
-  via: string;
-  payloads: boolean;
-  read_only: string | null;
-  may: Record<string, boolean>;
-  queues: string[] | null;
-  app: string;
-  version: string;
-  title: string | null;
-  badge: { text: string; color: string } | null;
-  links: Record<string, string>;
-  store: { kind: string; url_redacted: string };
-}
 
-export interface Attention {
-  level: "ok" | "warn" | "bad";
-  text: string;
-  evidence: string;
-  action: { label: string; href: string } | null;
-}
 
-export interface Overview {
-  headline: { level: "ok" | "warn" | "bad"; text: string };
-  attention: Attention[];
-  states: StateCounts;
-  as_of: Time;
-  queues: Queue[];
-  workers: { live: number; slots: number; busy: number };
-  error_groups: ErrorGroup[];
-  last_changes: AuditLine[];
-  schedules_next: { name: string; at: Time; plain?: string }[];
-}
 
 export interface Job {
   id: string;
@@ -55,7 +44,7 @@ export interface Job {
   priority: number;
   attempt: number;
   max_attempts: number | null;
-  created_at: Time;
+  created_at: Time | null;
   run_at: Time | null;
   started_at: Time | null;
   finished_at: Time | null;
@@ -69,20 +58,7 @@ export interface Job {
   kwargs_json?: string | null;
 }
 
-export interface Progress {
-  done: number;
-  total: number | null;
-  message: string | null;
-  state: string | null;
-}
 
-export interface Frame {
-  file: string;
-  line: number;
-  function: string;
-  code: string | null;
-  own: boolean;
-}
 export interface ErrorDetail {
   type: string;
   text: string;
@@ -167,53 +143,8 @@ export interface BulkRun {
   by: string;
 }
 
-export interface Queue {
-  name: string;
-  state: "open" | "paused" | "closed";
-  paused: { by: string | null; reason: string | null; at: Time | null } | null;
-  counts: StateCounts;
-  oldest_ready_seconds: number | null;
-  bound: number | null;
-  overflow: string | null;
-  limits: string[];
-  workers: number;
-  tasks: number;
-}
 
-export interface Task {
-  name: string;
-  queue: string;
-  priority: number;
-  retry: string | null;
-  timeout: string | null;
-  limits: string[];
-  breaker: string | null;
-  args_schema_json: string | null;
-  versions: string[];
-  workers: number;
-  deprecated?: string | null;
-  last_error: { type: string; text: string; at?: Time; job?: string } | null;
-  failed_24h?: number | null;
-}
 
-export interface ErrorGroup {
-  fingerprint: string;
-  type: string;
-  text: string;
-  tasks: string[];
-  count: number;
-  dead: number;
-  first_seen: Time;
-  last_seen: Time;
-  versions: string[];
-  hosts: string[];
-  muted: { by: string | null; until: Time | null; reason: string | null } | null;
-  example_job: string | null;
-}
-export interface ErrorGroupDetail extends ErrorGroup {
-  frames: Frame[];
-  jobs: Job[];
-}
 
 export interface DeadJob extends Job {
   died_at: Time;
@@ -224,31 +155,6 @@ export interface Facets {
   capped: boolean;
 }
 
-export interface Tick {
-  at: Time;
-  local: string;
-  note: string | null;
-}
-export interface Schedule {
-  name: string;
-  task: string;
-  queue?: string | null;
-  plain: string;
-  cron?: string | null;
-  every?: string | null;
-  tz?: string | null;
-  next: Tick[];
-  state: string;
-  origin: string;
-  paused: { by: string | null; reason: string | null; at: Time | null } | null;
-  overlap: string | null;
-  catchup: string | null;
-  version?: number;
-  last: { due_at: Time; outcome: string; job: string | null }[];
-  problem: string | null;
-  code_says?: string | null;
-  rule?: string | null;
-}
 
 export interface PlanCounts {
   total: number;
@@ -288,63 +194,7 @@ export interface PlanDetail extends Plan {
   failure: { text: string; job: string | null } | string | null;
 }
 
-export interface Worker {
-  name: string;
-  host: string;
-  pid: number;
-  state: "live" | "draining" | "lost";
-  version: string | null;
-  python: string | null;
-  started_at: Time;
-  last_beat_at: Time;
-  lease_ends_at: Time | null;
-  queues: string[];
-  slots: number;
-  busy: number;
-  jobs: {
-    id: string;
-    task: string;
-    started_at: Time;
-    seconds: number;
-    limit_seconds: number | null;
-    progress: Progress | null;
-  }[];
-  loop_lag_ms: number | null;
-  memory_bytes: number | null;
-  speaks?: string | null;
-}
 
-export interface Limit {
-  name: string;
-  kind: "concurrency" | "rate" | "budget" | "fair";
-  task: string | null;
-  queue: string | null;
-  size: number | string | null;
-  used: number | null;
-  waiting: number | null;
-  keys: number | null;
-  by: "code" | "people";
-  per: string | null;
-  burst: number | null;
-}
-export interface LimitKey {
-  key: string;
-  used: number;
-  size: number;
-  waiting: number;
-  holders: string[];
-}
-export interface Breaker {
-  name: string;
-  state: "closed" | "open" | "half_open" | "forced_open";
-  since: Time | null;
-  until: Time | null;
-  failures: number | null;
-  calls: number | null;
-  probes: number | string | null;
-  waiting: number | null;
-  history: { at: Time; state: string; text?: string | null }[];
-}
 
 export interface AuditLine {
   at: Time;

@@ -30,7 +30,7 @@ function Run({ run }: { run: BulkRun }) {
         <code class="cut q3">{run.q}</code>
       </span>
       <progress value={done} max={all} aria-label={t("bulk.runs")} />
-      <Act verb="cancel" small icon="stop" disabled={run.state === "stopping"} onClick={() => void stopBulk(run.id)}>
+      <Act verb="stop_bulk" small icon="stop" disabled={run.state === "stopping"} onClick={() => void stopBulk(run.id)}>
         {t(run.state === "stopping" ? "bulk.stopping" : "bulk.stop")}
       </Act>
     </li>

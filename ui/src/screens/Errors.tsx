@@ -1,5 +1,5 @@
 /** What fails, since when, in which version? */
-import { type Page } from "../data/client";
+import { type Page, serverNow } from "../data/client";
 import type { ErrorGroup } from "../data/schema";
 import { useData } from "../data/use";
 import { formatCount } from "../format";
@@ -115,9 +115,9 @@ function Row({ group, isAt, isOpen }: { group: ErrorGroup; isAt: boolean; isOpen
 
 const NEW_MS = 24 * 3600 * 1000;
 
-/** First seen in the 24 h before it was last seen. */
+/** First seen in the last 24 h. */
 function isNew(group: ErrorGroup): boolean {
-  return Date.parse(group.last_seen) - Date.parse(group.first_seen) < NEW_MS && Date.now() - Date.parse(group.first_seen) < NEW_MS;
+  return group.first_seen !== null && serverNow() - Date.parse(group.first_seen) < NEW_MS;
 }
 
 function ledeOf(groups: readonly ErrorGroup[]) {

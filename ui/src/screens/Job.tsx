@@ -151,7 +151,7 @@ function EditButton({ job, reload, bare }: { job: JobDetail; reload: () => void;
   if (bare && job.state !== "dead") return null;
   return (
     <Act
-      verb="edit"
+      verb="retry_edited"
       icon="edit"
       kind={bare ? "bare" : undefined}
       small={bare ?? false}
@@ -216,7 +216,7 @@ function actsOf(job: JobDetail, reload: () => void): (verb: JobVerb) => void {
 }
 
 function edit(job: JobDetail, reload: () => void): void {
-  const why = refusal("edit") ?? (job.masked ? t("job.masked") : job.actions["edit"]);
+  const why = refusal("retry_edited") ?? (job.masked ? t("job.masked") : job.actions["edit"]);
   if (why) toast(why, { state: "off" });
   else openDialog(<EditRetry job={job} onDone={reload} />);
 }

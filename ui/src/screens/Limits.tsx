@@ -33,7 +33,7 @@ export function Limits() {
 }
 
 function ledeOf(limits: readonly Limit[], breakers: readonly Breaker[]) {
-  const shut = breakers.filter((each) => each.state !== "closed");
+  const shut = breakers.filter((each) => each.state !== "closed" && each.state !== "forced_closed");
   const waiting = limits.reduce((sum, each) => sum + (each.waiting ?? 0), 0);
   const fullest = limits.reduce<Limit | null>((most, each) => ((each.waiting ?? 0) > (most?.waiting ?? 0) ? each : most), null);
   return (

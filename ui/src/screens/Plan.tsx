@@ -46,10 +46,10 @@ export function Plan({ name: id }: { name: string }) {
           </div>
         </div>
         <div class="btns">
-          <Act verb="plan_retry" icon="retry" refused={counts.dead === 0 ? t("plan.no_dead") : null} onClick={retry}>
+          <Act verb="retry_plan" icon="retry" refused={counts.dead === 0 ? t("plan.no_dead") : null} onClick={retry}>
             {t("plan.retry", { n: counts.dead })}
           </Act>
-          <Act verb="plan_cancel" kind="risk" icon="cancel" refused={isOver ? t("plan.is_over") : null} onClick={() => cancel(path, plan, reload)}>
+          <Act verb="cancel_plan" kind="risk" icon="cancel" refused={isOver ? t("plan.is_over") : null} onClick={() => cancel(path, plan, reload)}>
             {t("plan.cancel")}
           </Act>
         </div>

@@ -128,7 +128,7 @@ function Row({ queue, isAt, most, onAt, reload }: RowProps) {
           ))}
         </td>
         <td class="n">
-          <Act verb={isPaused ? "resume" : "pause"} kind="bare" small square icon={isPaused ? "play" : "pause"} label={t(isPaused ? "queue.resume.one" : "queue.pause.one", { name: queue.name })} onClick={() => pauseOrResume(queue, reload)} />
+          <Act verb="pause_queue" kind="bare" small square icon={isPaused ? "play" : "pause"} label={t(isPaused ? "queue.resume.one" : "queue.pause.one", { name: queue.name })} onClick={() => pauseOrResume(queue, reload)} />
         </td>
       </tr>
       {isOpen && (
@@ -156,7 +156,7 @@ function mostWaiting(queues: readonly Queue[]): number {
 
 export function pauseOrResume(queue: Queue, reload: () => void): void {
   const path = `queues/${part(queue.name)}`;
-  const why = refusal(queue.state === "paused" ? "resume" : "pause");
+  const why = refusal("pause_queue");
   if (why) return toast(why, { state: "off" });
   if (queue.state === "paused") {
     void change("POST", `${path}/resume`, {}, t("queue.resumed", { name: queue.name })).then((done) => done && reload());

@@ -31,7 +31,7 @@ export function Schedules() {
   return (
     <>
       <Head one title={t("nav.schedules")} lede={data && ledeOf(schedules)}>
-        <Act verb="schedule_edit" icon="plus" onClick={() => openDialog(<ScheduleForm onDone={reload} />)}>
+        <Act verb="change_schedule" icon="plus" onClick={() => openDialog(<ScheduleForm onDone={reload} />)}>
           {t("schedules.new")}
         </Act>
       </Head>
@@ -110,7 +110,7 @@ function Row({ schedule, isAt, isOpen, reload }: RowProps) {
       </td>
       <td class="n nw">
         <span class="acts">
-          <Act verb="schedule_run" kind="bare" small square icon="bolt" label={t("schedules.run.one", { name: schedule.name })} onClick={() => runNow(schedule, reload)} />
+          <Act verb="run_schedule" kind="bare" small square icon="bolt" label={t("schedules.run.one", { name: schedule.name })} onClick={() => runNow(schedule, reload)} />
         </span>
       </td>
     </tr>
@@ -119,11 +119,11 @@ function Row({ schedule, isAt, isOpen, reload }: RowProps) {
 
 /** The last ticks, the newest at the end. */
 export function Ticks({ schedule }: { schedule: Schedule }) {
-  const last = [...schedule.last].sort((a, b) => a.due_at.localeCompare(b.due_at)).slice(-20);
+  const last = [...schedule.last].sort((a, b) => (a.due_at ?? "").localeCompare(b.due_at ?? "")).slice(-20);
   return (
     <span class="slots sm tk">
       {last.map((tick) => (
-        <i data-s={lookOf(tick.outcome)} data-tip={`${formatTime(tick.due_at)}\n${known(`tick.${tick.outcome}`, tick.outcome)}`} />
+        <i data-s={lookOf(tick.outcome)} data-tip={`${formatTime(tick.due_at ?? "")}\n${known(`tick.${tick.outcome}`, tick.outcome)}`} />
       ))}
     </span>
   );
@@ -149,7 +149,7 @@ function Note({ schedule }: { schedule: Schedule }) {
 }
 
 export function pauseOrResume(schedule: Schedule, reload: () => void): void {
-  const why = refusal("schedule_pause");
+  const why = refusal("pause_schedule");
   if (why) return toast(why, { state: "off" });
   const path = `schedules/${part(schedule.name)}`;
   const { name } = schedule;
@@ -167,7 +167,7 @@ export function pauseOrResume(schedule: Schedule, reload: () => void): void {
 }
 
 export function runNow(schedule: Schedule, reload: () => void): void {
-  const why = refusal("schedule_run");
+  const why = refusal("run_schedule");
   if (why) return toast(why, { state: "off" });
   void change("POST", `schedules/${part(schedule.name)}/run`, {}, t("schedules.ran", { name: schedule.name })).then((done) => done && reload());
 }

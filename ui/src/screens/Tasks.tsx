@@ -1,6 +1,6 @@
 /** Which tasks are there, who runs them, how do they fare? */
 import { type Page, part } from "../data/client";
-import type { Task } from "../data/schema";
+import type { Task, TaskDetail } from "../data/schema";
 import { useData } from "../data/use";
 import { Act, Copy } from "../parts/actions";
 import { Ago, Head, Name, Num, Tag, TaskName } from "../parts/basics";
@@ -109,17 +109,16 @@ function Row({ task, isAt, isOpen }: { task: Task; isAt: boolean; isOpen: boolea
             </Tag>{" "}
           </>
         ))}
-        {task.deprecated && <Tag state="warn">{t("tasks.deprecated")}</Tag>}
       </td>
       <td class="cut q2">{task.last_error && <Name text={`${task.last_error.type.split(".").at(-1) ?? ""}: ${task.last_error.text}`} />}</td>
-      <td class="n">{task.failed_24h != null && <Num value={task.failed_24h} />}</td>
+      <td class="n"><Num value={task.failed} /></td>
       <td class="n">{task.workers === 0 ? <Tag state="dead">{t("queue.no_worker")}</Tag> : <Num value={task.workers} />}</td>
     </tr>
   );
 }
 
 function Detail({ name }: { name: string }) {
-  const { data: task, error } = useData<Task>(`tasks/${part(name)}`, {}, { topics: ["workers"], keep: true });
+  const { data: task, error } = useData<TaskDetail>(`tasks/${part(name)}`, {}, { topics: ["workers"], keep: true });
   if (error) return <Problem error={error} />;
   if (!task) return null;
   const last = task.last_error;
@@ -133,11 +132,6 @@ function Detail({ name }: { name: string }) {
           <Name text={task.name} />
           <Copy text={task.name} label={t("act.copy")} />
         </p>
-        {task.deprecated && (
-          <p class="note m8" data-s="warn">
-            <Name text={task.deprecated} />
-          </p>
-        )}
         <div class="btns act">
           <Act verb="enqueue" icon="plus" kind="pri" onClick={() => openDialog(<Enqueue task={task.name} />)}>
             {t("jobs.new")}
@@ -160,6 +154,8 @@ function Detail({ name }: { name: string }) {
           <Fact name={t("col.priority")}>{task.priority}</Fact>
           <Fact name={t("tasks.retry")}>{task.retry}</Fact>
           <Fact name={t("tasks.timeout")}>{task.timeout}</Fact>
+          <Fact name={t("tasks.expires")}>{task.expires}</Fact>
+          <Fact name={t("tasks.aliases")}>{task.aliases.length > 0 && <Name text={task.aliases.join(", ")} />}</Fact>
           <Fact name={t("queue.limits")}>{task.limits.length > 0 && <Name text={task.limits.join(", ")} />}</Fact>
           <Fact name={t("tasks.breaker_name")}>
             {task.breaker && (
@@ -178,15 +174,33 @@ function Detail({ name }: { name: string }) {
         </div>
         {task.args_schema_json ? <ArgsHint schema={task.args_schema_json} /> : <p class="q3">{t("tasks.no_schema")}</p>}
       </section>
+      {task.served_by.length > 0 && (
+        <section>
+          <div class="ch">
+            <h2>{t("queue.served_by")}</h2>
+          </div>
+          <ul class="lines">
+            {task.served_by.map((each) => (
+              <li>
+                <a class="a" href={to("workers", { open: each.name })}>
+                  <Name text={each.name} />
+                </a>
+                <span class="q3">
+                  <Name text={each.version} />
+                </span>
+                <span class="end q3">{t("nav.running", { n: each.running })}</span>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
       {last && (
         <section>
           <div class="ch">
             <h2>{t("tasks.last_error")}</h2>
-            {last.job && (
-              <a class="more" href={toOne("jobs", last.job)}>
-                {t("errors.example.job")}
-              </a>
-            )}
+            <a class="more" href={last.job ? toOne("jobs", last.job) : to("errors", { open: last.fingerprint })}>
+              {t(last.job ? "errors.example.job" : "errors.group.open")}
+            </a>
           </div>
           <p>
             <b>

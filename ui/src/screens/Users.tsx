@@ -17,10 +17,10 @@ export function Users() {
   return (
     <>
       <Head title={t("nav.users")} lede={users.data && tokens.data && rich("users.lede", { users: users.data.items.length, tokens: tokens.data.items.length })}>
-        <Act verb="users" icon="plus" onClick={() => openDialog(<UserForm onDone={users.reload} />)}>
+        <Act verb="change_users" icon="plus" onClick={() => openDialog(<UserForm onDone={users.reload} />)}>
           {t("users.new")}
         </Act>
-        <Act verb="users" icon="key" onClick={() => openDialog(<TokenForm onDone={tokens.reload} />)}>
+        <Act verb="change_users" icon="key" onClick={() => openDialog(<TokenForm onDone={tokens.reload} />)}>
           {t("tokens.new")}
         </Act>
       </Head>
@@ -83,10 +83,10 @@ function UserTable({ users, reload }: { users: readonly User[]; reload: () => vo
               <td class="q2">{t(user.payloads ? "users.sees" : "users.masked")}</td>
               <td class="n q2 nw">{user.last_login_at ? <Ago at={user.last_login_at} /> : t("users.never")}</td>
               <td class="n nw">
-                <Act verb="users" kind="bare" small icon="edit" onClick={() => openDialog(<UserForm user={user} onDone={reload} />)}>
+                <Act verb="change_users" kind="bare" small icon="edit" onClick={() => openDialog(<UserForm user={user} onDone={reload} />)}>
                   {t("limits.change")}
                 </Act>
-                <Act verb="users" kind="bare" small square icon="x" label={t("users.delete", { name: user.name })} onClick={() => remove(user, reload)} />
+                <Act verb="change_users" kind="bare" small square icon="x" label={t("users.delete", { name: user.name })} onClick={() => remove(user, reload)} />
               </td>
             </tr>
           ))}
@@ -132,7 +132,7 @@ function TokenTable({ tokens, reload }: { tokens: readonly Token[]; reload: () =
               <td class="n q2 nw">{token.expires_at ? <Ago at={token.expires_at} /> : t("users.never")}</td>
               <td class="n q2 nw">{token.last_used_at ? <Ago at={token.last_used_at} /> : t("users.never")}</td>
               <td class="n nw">
-                <Act verb="users" kind="risk" small onClick={() => revoke(token, reload)}>
+                <Act verb="change_users" kind="risk" small onClick={() => revoke(token, reload)}>
                   {t("tokens.revoke")}
                 </Act>
               </td>

@@ -12,7 +12,7 @@ import { type Slot, Slots } from "../parts/bits";
 import { openConfirm } from "../parts/Confirm";
 import { closeDialog, Dialog, DialogHead, openDialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
-import { opened, toggleOpen } from "../parts/open";
+import { opened, setOpen, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
 import { toast } from "../parts/toasts";
@@ -94,7 +94,7 @@ interface RowProps {
 }
 
 function Row({ worker, isAt, onAt, reload }: RowProps) {
-  const isOpen = opened() === worker.name;
+  const isOpen = opened() === worker.name || opened() === String(worker.id);
   const isLost = worker.state === "lost";
   const lag = worker.loop_lag_ms;
   const classes = [isOpen && "open", isAt && "at", isLost && "lost"].filter(Boolean).join(" ");
@@ -105,11 +105,11 @@ function Row({ worker, isAt, onAt, reload }: RowProps) {
         class={classes || undefined}
         onClick={(event) => {
           onAt();
-          if (!(event.target as Element).closest("a, button, input")) toggleOpen(worker.name);
+          if (!(event.target as Element).closest("a, button, input")) setOpen(isOpen ? null : worker.name);
         }}
       >
         <td>
-          <button type="button" class="tw" aria-expanded={isOpen} onClick={() => toggleOpen(worker.name)}>
+          <button type="button" class="tw" aria-expanded={isOpen} onClick={() => setOpen(isOpen ? null : worker.name)}>
             <Icon name="right" />
             <span class="grp2">
               <span>
@@ -118,7 +118,7 @@ function Row({ worker, isAt, onAt, reload }: RowProps) {
                 </b>{" "}
                 {worker.state !== "live" && <Tag state={isLost ? "dead" : "warn"}>{t(`worker.${worker.state}`)}</Tag>}
               </span>
-              <small>{worker.queues.length === 0 ? t("worker.all_queues") : <Name text={worker.queues.join(", ")} />}</small>
+              <small>{worker.queues?.length ? <Name text={worker.queues.join(", ")} /> : t("worker.all_queues")}</small>
             </span>
           </button>
         </td>
@@ -141,8 +141,8 @@ function Row({ worker, isAt, onAt, reload }: RowProps) {
           <Since at={worker.started_at} />
         </td>
         <td class="n nw">
-          <Act verb="drain" kind="bare" small square icon="drain" label={t("worker.drain.one", { name: worker.name })} refused={refusedOf(worker)} onClick={() => drain(worker, reload)} />
-          <Act verb="stack" kind="bare" small square icon="stack" label={t("worker.stack.one", { name: worker.name })} refused={isLost ? t("worker.is_lost") : null} onClick={() => void showStack(worker)} />
+          <Act verb="drain_worker" kind="bare" small square icon="drain" label={t("worker.drain.one", { name: worker.name })} refused={refusedOf(worker)} onClick={() => drain(worker, reload)} />
+          <Act verb="stack_worker" kind="bare" small square icon="stack" label={t("worker.stack.one", { name: worker.name })} refused={isLost ? t("worker.is_lost") : null} onClick={() => void showStack(worker)} />
         </td>
       </tr>
       {isOpen && (
@@ -243,7 +243,7 @@ function drain(worker: Worker, reload: () => void): void {
 }
 
 async function showStack(worker: Worker): Promise<void> {
-  const why = refusal("stack");
+  const why = refusal("stack_worker");
   if (why) return toast(why, { state: "off" });
   const answer = await change<{ stack: string }>("POST", `workers/${part(worker.name)}/stack`, {}, "");
   if (!answer) return;

@@ -1,13 +1,20 @@
 /** One line of the audit, as a sentence. */
 import type { ComponentChildren } from "preact";
 
-import type { AuditLine } from "../../data/schema";
 import { formatCount } from "../../format";
 import { Name } from "../../parts/basics";
 import { rich } from "../../text";
 
+interface Line {
+  by: string;
+  verb: string;
+  target: string;
+  count: number | null;
+  reason?: string | null;
+}
+
 /** Return `Mara: queue pause reports (ledger migration)`. */
-export function auditText(line: AuditLine): ComponentChildren {
+export function auditText(line: Line): ComponentChildren {
   return (
     <>
       {rich("audit.line", { by: line.by, verb: line.verb.replaceAll(/[._]/g, " "), target: line.target })}

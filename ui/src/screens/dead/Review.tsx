@@ -44,7 +44,7 @@ export function Review({ job, at, all, step, reload }: ReviewProps) {
     openConfirm({ title: t("confirm.discard", { n: 1 }), children: <p>{t("confirm.discard.what")}</p>, yes: t("confirm.discard.yes", { n: 1 }), risk: true, onYes: run });
   };
   const edit = () => {
-    const why = refusal("edit") ?? (detail?.masked ? t("job.masked") : detail?.actions["edit"]);
+    const why = refusal("retry_edited") ?? (detail?.masked ? t("job.masked") : detail?.actions["edit"]);
     if (why) toast(why, { state: "off" });
     else if (detail) openDialog(<EditRetry job={detail} onDone={done} />);
   };
@@ -105,7 +105,7 @@ export function Review({ job, at, all, step, reload }: ReviewProps) {
         <Act verb="retry" kind="pri" icon="retry" keys="r" refused={detail?.actions["retry"]} onClick={() => act("retry")}>
           {t("act.retry")}
         </Act>
-        <Act verb="edit" icon="edit" keys="e" refused={detail?.actions["edit"]} onClick={edit}>
+        <Act verb="retry_edited" icon="edit" keys="e" refused={detail?.actions["edit"]} onClick={edit}>
           {t("act.edit")}
         </Act>
         <Act verb="discard" kind="risk" icon="x" keys="d" refused={detail?.actions["discard"]} onClick={() => act("discard")}>

@@ -58,7 +58,7 @@ export function Group({ fingerprint, reload }: GroupProps) {
           <Act verb="retry" kind="pri" icon="retry" refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => void actOnGroup(path, "retry", done)}>
             {t("errors.retry", { count: formatCount(group.dead) })}
           </Act>
-          <Act verb="mute" icon="mute" onClick={() => mute(path, group, done)}>
+          <Act verb="mute_error" icon="mute" onClick={() => mute(path, group, done)}>
             {t(group.muted ? "errors.unmute" : "errors.mute")}
           </Act>
           <Act verb="discard" kind="risk" icon="x" square label={t("act.discard")} refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => void actOnGroup(path, "discard", done)} />

@@ -66,15 +66,20 @@ export function Breakers({ breakers, reload }: Props) {
 
 function Row({ breaker, reload }: { breaker: Breaker; reload: () => void }) {
   const path = `breakers/${part(breaker.name)}`;
-  const isOpen = breaker.state !== "closed";
+  const isOpen = breaker.state !== "closed" && breaker.state !== "forced_closed";
   const close = () => void change("POST", `${path}/close`, {}, t("breakers.closed.did", { name: breaker.name })).then((done) => done && reload());
   const reset = () => void change("POST", `${path}/reset`, {}, t("breakers.reset.did", { name: breaker.name })).then((done) => done && reload());
   return (
     <tr>
       <td>
-        <b class="t">
-          <Name text={breaker.name} />
-        </b>
+        <span class="grp2">
+          <b>
+            <Name text={breaker.name} />
+          </b>
+          <small>
+            <Name text={breaker.rule} />
+          </small>
+        </span>
       </td>
       <td class="nw">
         <BreakerState breaker={breaker} />{" "}
@@ -87,7 +92,7 @@ function Row({ breaker, reload }: { breaker: Breaker; reload: () => void }) {
       </td>
       <td class="n nw">
         <Num value={breaker.failures} />
-        {breaker.calls !== null && <span class="q3"> {t("breakers.of_calls", { n: breaker.calls })}</span>}
+        <span class="q3"> {t("breakers.of_calls", { n: breaker.calls })}</span>
       </td>
       <td class="n">
         <Num value={breaker.waiting} />
@@ -95,22 +100,22 @@ function Row({ breaker, reload }: { breaker: Breaker; reload: () => void }) {
       <td class="q2 nw">{noteOf(breaker)}</td>
       <td class="n nw">
         {isOpen ? (
-          <Act verb="breaker" small onClick={close}>
+          <Act verb="change_breaker" small onClick={close}>
             {t("breakers.close")}
           </Act>
         ) : (
-          <Act verb="breaker" small kind="risk" onClick={() => openByHand(path, breaker, reload)}>
+          <Act verb="change_breaker" small kind="risk" onClick={() => openByHand(path, breaker, reload)}>
             {t("breakers.open")}
           </Act>
         )}{" "}
-        <Act verb="breaker" small square icon="undo" label={t("breakers.reset", { name: breaker.name })} onClick={reset} />
+        <Act verb="change_breaker" small square icon="undo" label={t("breakers.reset", { name: breaker.name })} onClick={reset} />
       </td>
     </tr>
   );
 }
 
 function BreakerState({ breaker }: { breaker: Breaker }) {
-  if (breaker.state === "closed") return <StateMark state="done" word={t("breakers.closed")} />;
+  if (breaker.state === "closed" || breaker.state === "forced_closed") return <StateMark state="done" word={t(`breakers.state.${breaker.state}`)} />;
   const look = breaker.state === "half_open" ? "blocked" : "dead";
   return (
     <span class="st" data-s={look}>
@@ -132,7 +137,7 @@ function History({ breaker }: { breaker: Breaker }) {
       {points.map((point, i) => {
         const until = points[i + 1]?.at ?? end;
         const seconds = until - point.at;
-        const kind = point.state === "closed" ? "cl" : point.state === "half_open" ? "ho" : "op";
+        const kind = point.state === "closed" || point.state === "forced_closed" ? "cl" : point.state === "half_open" ? "ho" : "op";
         const tip = `${t(`breakers.state.${point.state}` as "breakers.state.open")} ${formatDuration(Math.round(seconds))}\n${formatTime(new Date(point.at * 1000).toISOString())}`;
         return <i class={kind} data-tip={tip} style={{ inlineSize: `${(100 * seconds) / HISTORY_SECONDS}%` }} />;
       })}
@@ -141,7 +146,7 @@ function History({ breaker }: { breaker: Breaker }) {
 }
 
 function noteOf(breaker: Breaker): ComponentChildren {
-  if (breaker.state === "half_open" && breaker.probes !== null) return t("breakers.probes", { probes: breaker.probes });
+  if (breaker.state === "half_open") return t("breakers.probes", { n: breaker.probes });
   if (breaker.until) return <>{t("breakers.until")} <Ago at={breaker.until} /></>;
   return "";
 }
@@ -149,7 +154,7 @@ function noteOf(breaker: Breaker): ComponentChildren {
 function openByHand(path: string, breaker: Breaker, reload: () => void): void {
   openConfirm({
     title: t("breakers.open.title", { name: breaker.name }),
-    children: <p>{t("breakers.open.ask", { count: formatCount(breaker.waiting ?? 0) })}</p>,
+    children: <p>{t("breakers.open.ask", { count: formatCount(breaker.waiting) })}</p>,
     ask: { label: t("reason.label"), hint: t("reason.hint"), required: true },
     yes: t("breakers.open"),
     risk: true,

@@ -2,8 +2,8 @@
 import { useState } from "preact/hooks";
 
 import { change } from "../../data/act";
-import { type Page, part } from "../../data/client";
-import type { Limit, LimitKey } from "../../data/schema";
+import { part } from "../../data/client";
+import type { Limit, LimitDetail } from "../../data/schema";
 import { useData } from "../../data/use";
 import { formatCount, formatNumber } from "../../format";
 import { Act, Button } from "../../parts/actions";
@@ -13,7 +13,7 @@ import { closeDialog, Dialog, openDialog } from "../../parts/Dialog";
 import { Icon } from "../../parts/Icon";
 import { opened, toggleOpen } from "../../parts/open";
 import { toOne } from "../../router";
-import { t } from "../../text";
+import { rich, t } from "../../text";
 
 const SQUARES_MAX = 40;
 
@@ -66,17 +66,17 @@ function Row({ limit, reload }: { limit: Limit; reload: () => void }) {
                 <Name text={limit.name} />
               </b>
               <small>
-                {t(`limits.kind.${limit.kind}`)} {sizeText(limit)}
-                {limit.per && t("limits.per", { key: limit.per })}
+                {limit.text}
+                {limit.key && t("limits.per", { key: limit.key })}
               </small>
             </span>
           </button>
         </td>
         <td class="q2">{limit.task ? <TaskName name={limit.task} /> : limit.queue && <Name text={limit.queue} />}</td>
         <td>
-          <Use used={limit.used} size={limit.keys === null || limit.keys <= 1 ? limit.size : null} />
+          <Use used={limit.used} size={!limit.key && isPlaces(limit) ? limit.size : null} />
         </td>
-        <td class="n q2">{limit.keys !== null && <Num value={limit.keys} />}</td>
+        <td class="n q2">{limit.key && <Num value={limit.keys} />}</td>
         <td class="n">
           <b class={limit.waiting ? "c" : "q3"} data-s="blocked">
             {formatCount(limit.waiting ?? 0)}
@@ -84,7 +84,7 @@ function Row({ limit, reload }: { limit: Limit; reload: () => void }) {
         </td>
         <td class="nw">{limit.by === "people" && <Tag state="info">{t("limits.by_hand")}</Tag>}</td>
         <td class="n nw">
-          <Act verb="limit" small icon="edit" onClick={() => openDialog(<LimitForm limit={limit} reload={reload} />)}>
+          <Act verb="change_limit" small icon="edit" refused={limit.kind === "fair" ? t("limits.fair") : null} onClick={() => openDialog(<LimitForm limit={limit} reload={reload} />)}>
             {t("limits.change")}
           </Act>
         </td>
@@ -100,9 +100,8 @@ function Row({ limit, reload }: { limit: Limit; reload: () => void }) {
   );
 }
 
-function Use({ used, size }: { used: number | null; size: Limit["size"] }) {
-  if (used === null) return null;
-  if (typeof size !== "number" || size > SQUARES_MAX) return <span>{formatNumber(used)}</span>;
+function Use({ used, size }: { used: number; size: number | null }) {
+  if (size === null || size > SQUARES_MAX) return <span>{formatNumber(used)}</span>;
   return (
     <span class="row">
       <Slots small slots={squares(used, size, [])} />
@@ -112,7 +111,7 @@ function Use({ used, size }: { used: number | null; size: Limit["size"] }) {
 }
 
 function Keys({ limit }: { limit: Limit }) {
-  const { data } = useData<Page<LimitKey>>(`limits/${part(limit.name)}`, {}, { topics: ["limits"], keep: true });
+  const { data } = useData<LimitDetail>(`limits/${part(limit.name)}`, {}, { topics: ["limits"], keep: true });
   if (!data) return null;
   if (data.items.length === 0) return <p class="pad q2">{t("limits.no_keys")}</p>;
   return (
@@ -120,8 +119,8 @@ function Keys({ limit }: { limit: Limit }) {
       {data.items.map((each) => (
         <li>
           <span class="cut">{each.key ? <Name text={each.key} /> : t("limits.all")}</span>
-          {each.size <= SQUARES_MAX ? <Slots small slots={squares(each.used, each.size, each.holders)} /> : <span />}
-          <span class="n q2">{t("jobs.progress", { done: each.used, total: each.size })}</span>
+          {each.size !== null && each.size <= SQUARES_MAX ? <Slots small slots={squares(each.used, each.size, each.holders)} /> : <span />}
+          <span class="n q2">{each.size === null ? t("limits.in_use", { n: each.used }) : t("jobs.progress", { done: each.used, total: each.size })}</span>
           <span class="n">
             {each.waiting > 0 && (
               <b class="c" data-s="blocked">
@@ -145,9 +144,9 @@ function squares(used: number, size: number, holders: readonly string[]): Slot[]
 }
 
 function LimitForm({ limit, reload }: { limit: Limit; reload: () => void }) {
-  const [size, setSize] = useState(limit.size === null ? "" : String(limit.size));
+  const [size, setSize] = useState(limit.size === null ? "" : limit.kind === "rate" ? `${limit.size}/${limit.per ?? "s"}` : String(limit.size));
   const path = `limits/${part(limit.name)}`;
-  const isNumber = limit.kind === "concurrency" || limit.kind === "fair";
+  const isNumber = limit.kind !== "rate";
   const isWrong = size.trim() === "" || (isNumber && !/^\d+$/.test(size.trim()));
   const field = limit.kind === "rate" ? "rate" : limit.kind === "budget" ? "amount" : "size";
   const done = (answer: unknown) => answer && reload();
@@ -164,8 +163,9 @@ function LimitForm({ limit, reload }: { limit: Limit; reload: () => void }) {
         <div>
           <h2>{t("limits.title", { name: limit.name })}</h2>
           <p>{t("limits.change.what")}</p>
+          {limit.in_code && <p>{rich("limits.in_code", { text: limit.in_code })}</p>}
           <label class="f">
-            {t(isNumber ? "limits.size" : "limits.rate")}
+            {t(limit.kind === "rate" ? "limits.rate" : limit.kind === "budget" ? "limits.amount" : "limits.size", { per: limit.per ?? "" })}
             <input type="text" autofocus placeholder={isNumber ? "5" : "100/m"} value={size} aria-invalid={isWrong} onInput={(event) => setSize(event.currentTarget.value)} />
           </label>
         </div>
@@ -191,7 +191,7 @@ function LimitForm({ limit, reload }: { limit: Limit; reload: () => void }) {
   );
 }
 
-function sizeText(limit: Limit): string {
-  if (limit.size === null) return "";
-  return typeof limit.size === "number" ? formatNumber(limit.size) : limit.size;
+/** A limit of places; a rate or a budget has none to show. */
+function isPlaces(limit: Limit): boolean {
+  return limit.kind === "concurrency" || limit.kind === "fair" || (limit.kind === "queue" && limit.per === null);
 }

@@ -56,19 +56,19 @@ export function QueueDetail({ queue, reload }: Props) {
       <div>
         <h2>{t("queue.actions")}</h2>
         <div class="btns">
-          <Act verb={isPaused ? "resume" : "pause"} small icon={isPaused ? "play" : "pause"} onClick={() => pauseOrResume(queue, reload)}>
+          <Act verb="pause_queue" small icon={isPaused ? "play" : "pause"} onClick={() => pauseOrResume(queue, reload)}>
             {t(isPaused ? "queue.resume" : "queue.pause")}
           </Act>
-          <Act verb={isClosed ? "open" : "close"} small icon="lock" onClick={() => closeOrOpen(queue, reload)}>
+          <Act verb="close_queue" small icon="lock" onClick={() => closeOrOpen(queue, reload)}>
             {t(isClosed ? "queue.open" : "queue.close")}
           </Act>
-          <Act verb="bound" small icon="edit" onClick={() => openDialog(<BoundForm queue={queue} reload={reload} />)}>
+          <Act verb="bound_queue" small icon="edit" onClick={() => openDialog(<BoundForm queue={queue} reload={reload} />)}>
             {t("queue.set_bound")}
           </Act>
-          <Act verb="move" small icon="move" onClick={() => move(queue, reload)}>
+          <Act verb="move_queue" small icon="move" onClick={() => move(queue, reload)}>
             {t("queue.move")}
           </Act>
-          <Act verb="purge" kind="risk" small icon="x" onClick={() => openDialog(<PurgeForm queue={queue} reload={reload} />)}>
+          <Act verb="purge_queue" kind="risk" small icon="x" onClick={() => openDialog(<PurgeForm queue={queue} reload={reload} />)}>
             {t("queue.purge")}
           </Act>
         </div>
@@ -98,7 +98,7 @@ function PausedBy({ by, reason, at }: NonNullable<Queue["paused"]>): ComponentCh
 
 function Servers({ name }: { name: string }) {
   const { data } = useData<Page<Worker>>("workers", { limit: 200 }, { topics: ["workers"] });
-  const serving = data?.items.filter((each) => each.state !== "lost" && (each.queues.length === 0 || each.queues.includes(name))) ?? [];
+  const serving = data?.items.filter((each) => each.state !== "lost" && (!each.queues?.length || each.queues.includes(name))) ?? [];
   if (!data) return null;
   if (serving.length === 0) return <p class="q2">{t("queue.no_worker.what")}</p>;
   return (

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 
 import { change } from "../../data/act";
 import { part } from "../../data/client";
-import type { Schedule, Tick } from "../../data/schema";
+import type { Schedule, ScheduleDetail, Tick } from "../../data/schema";
 import { useData } from "../../data/use";
 import { formatDay } from "../../format";
 import { Act, Button } from "../../parts/actions";
@@ -28,7 +28,7 @@ interface DetailProps {
 
 export function Detail({ name, reload }: DetailProps) {
   const path = `schedules/${part(name)}`;
-  const found = useData<Schedule>(path, {}, { topics: ["schedules"], keep: true });
+  const found = useData<ScheduleDetail>(path, {}, { topics: ["schedules"], keep: true });
   const schedule = found.data;
   if (found.error) return <Problem error={found.error} />;
   if (!schedule) return null;
@@ -70,16 +70,16 @@ export function Detail({ name, reload }: DetailProps) {
           </p>
         )}
         <div class="btns act">
-          <Act verb="schedule_run" icon="bolt" onClick={() => runNow(schedule, done)}>
+          <Act verb="run_schedule" icon="bolt" onClick={() => runNow(schedule, done)}>
             {t("act.run_now")}
           </Act>
-          <Act verb="schedule_pause" icon={isPaused ? "play" : "pause"} onClick={() => pauseOrResume(schedule, done)}>
+          <Act verb="pause_schedule" icon={isPaused ? "play" : "pause"} onClick={() => pauseOrResume(schedule, done)}>
             {t(isPaused ? "queue.resume" : "queue.pause")}
           </Act>
-          <Act verb="schedule_edit" icon="edit" onClick={() => openDialog(<ScheduleForm schedule={schedule} onDone={done} />)}>
+          <Act verb="change_schedule" icon="edit" onClick={() => openDialog(<ScheduleForm schedule={schedule} onDone={done} />)}>
             {t("schedules.edit")}
           </Act>
-          <Act verb="schedule_edit" icon="stack" onClick={() => openDialog(<BackfillForm schedule={schedule} onDone={done} />)}>
+          <Act verb="change_schedule" icon="stack" onClick={() => openDialog(<BackfillForm schedule={schedule} onDone={done} />)}>
             {t("backfill.short")}
           </Act>
           {schedule.origin !== "code" && schedule.code_says && (
@@ -87,7 +87,7 @@ export function Detail({ name, reload }: DetailProps) {
               {t("schedules.reset")}
             </Button>
           )}
-          <Act verb="schedule_edit" kind="risk" icon="x" square label={t("schedules.delete")} onClick={() => remove(schedule, reload)} />
+          <Act verb="change_schedule" kind="risk" icon="x" square label={t("schedules.delete")} onClick={() => remove(schedule, reload)} />
         </div>
       </section>
       <section>
@@ -102,11 +102,11 @@ export function Detail({ name, reload }: DetailProps) {
         </div>
         <ul class="lines">
           {[...schedule.last]
-            .sort((a, b) => b.due_at.localeCompare(a.due_at))
+            .sort((a, b) => (b.due_at ?? "").localeCompare(a.due_at ?? ""))
             .slice(0, TICKS)
             .map((tick) => (
               <li>
-                <span class="q2">{formatDay(tick.due_at)}</span>
+                <span class="q2">{formatDay(tick.due_at ?? "")}</span>
                 {tick.job ? (
                   <a href={toOne("jobs", tick.job)}>
                     <Outcome outcome={tick.outcome} />
@@ -128,14 +128,16 @@ export function Detail({ name, reload }: DetailProps) {
         </div>
         <dl class="dl">
           <Fact name={t("col.task")}>
-            <a class="a" href={to("tasks", { open: schedule.task })}>
-              <TaskName name={schedule.task} />
-            </a>
+            {schedule.task && (
+              <a class="a" href={to("tasks", { open: schedule.task })}>
+                <TaskName name={schedule.task} />
+              </a>
+            )}
           </Fact>
           <Fact name={t("schedules.overlap")}>{schedule.overlap}</Fact>
           <Fact name={t("schedules.catchup")}>{schedule.catchup}</Fact>
           <Fact name={t("schedules.zone")}>{schedule.tz}</Fact>
-          <Fact name={t("schedules.origin")}>{known(`schedules.origin.${schedule.origin}`, schedule.origin)}</Fact>
+          <Fact name={t("schedules.origin")}>{known(`schedules.origin.${schedule.origin ?? ""}`, schedule.origin ?? "")}</Fact>
           <Fact name={t("schedules.code_says")}>{schedule.code_says && <Name text={schedule.code_says} />}</Fact>
         </dl>
       </section>

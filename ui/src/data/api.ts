@@ -1,0 +1,579 @@
+/** The API's answers and bodies. Made by ui/generate_types.py; do not edit. */
+
+export interface ActionAnswer {
+  status: string;
+  state: State;
+}
+
+export interface AttentionItem {
+  level: "ok" | "warn" | "bad";
+  text: string;
+  evidence: string;
+  cure: string;
+  action: ScreenLink | null;
+}
+
+export interface BackfillItem {
+  id: string;
+  total: number;
+  made: number;
+  failed: number;
+  concurrency: number;
+  next_at: string | null;
+  until: string | null;
+  is_over: boolean;
+}
+
+export interface Badge {
+  text: string;
+  color: string;
+}
+
+export interface BreakerBody {
+  reason?: string | null;
+}
+
+export interface BreakerItem {
+  name: string;
+  state: "closed" | "open" | "half_open" | "forced_open" | "forced_closed";
+  since: string | null;
+  until: string | null;
+  forced: ForcedBy | null;
+  failures: number;
+  calls: number;
+  probes: number;
+  probe_jobs: string[];
+  waiting: number;
+  last_error: string;
+  rule: string;
+  history: BreakerStep[];
+}
+
+export interface BreakerStep {
+  at: string | null;
+  before: string;
+  state: string;
+  text: string;
+  by: string | null;
+}
+
+export interface ChangeLine {
+  at: string | null;
+  by: string;
+  verb: string;
+  target: string;
+  count: number;
+}
+
+export interface Count {
+  count: number;
+  capped: boolean;
+}
+
+export interface DrainAnswer {
+  status: "draining" | "asked";
+  running: number | null;
+}
+
+export interface ErrorFrame {
+  file: string;
+  line: number | null;
+  function: string;
+  code: string | null;
+  own: boolean;
+}
+
+export interface ErrorItem {
+  fingerprint: string;
+  type: string;
+  text: string;
+  tasks: string[];
+  count: number;
+  dead: number;
+  first_seen: string | null;
+  last_seen: string | null;
+  versions: string[];
+  hosts: string[];
+  muted: MutedBy | null;
+  example_job: string;
+}
+
+export interface ErrorText {
+  type: string;
+  text: string;
+}
+
+export interface ErrorTop {
+  fingerprint: string;
+  type: string;
+  text: string;
+  tasks: string[];
+  count: number;
+  dead: number;
+  last_seen: string | null;
+}
+
+export interface ErrorView {
+  fingerprint: string;
+  type: string;
+  text: string;
+  tasks: string[];
+  count: number;
+  dead: number;
+  first_seen: string | null;
+  last_seen: string | null;
+  versions: string[];
+  hosts: string[];
+  muted: MutedBy | null;
+  example_job: string;
+  counts_by_task: Record<string, number>;
+  counts_by_version: Record<string, number>;
+  counts_by_host: Record<string, number>;
+  frames: ErrorFrame[];
+  traceback: string | null;
+  jobs: JobItem[];
+}
+
+export interface ForcedBy {
+  by: string;
+  at: string | null;
+  reason: string | null;
+}
+
+export interface Headline {
+  level: "ok" | "warn" | "bad";
+  text: string;
+}
+
+export interface ItemsOfBreakerItem {
+  items: BreakerItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfErrorItem {
+  items: ErrorItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfJobItem {
+  items: JobItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfLimitItem {
+  items: LimitItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfQueueItem {
+  items: QueueItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfScheduleItem {
+  items: ScheduleItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfTaskItem {
+  items: TaskItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfWorkerItem {
+  items: WorkerItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface JobItem {
+  id: string;
+  task: string;
+  queue: string;
+  state: State;
+  priority: number;
+  attempt: number;
+  max_attempts: number | null;
+  created_at: string | null;
+  run_at: string | null;
+  started_at: string | null;
+  finished_at: string | null;
+  worker: string | null;
+  key: string | null;
+  reason: string | null;
+  last_error: ErrorText | null;
+  progress: JobProgress | null;
+  now: string;
+}
+
+export interface JobProgress {
+  done: number;
+  total: number | null;
+  message: string | null;
+  state: string | null;
+}
+
+export interface JobView {
+  id: string;
+  task: string;
+  queue: string;
+  state: State;
+  priority: number;
+  attempt: number;
+  max_attempts: number | null;
+  created_at: string | null;
+  run_at: string | null;
+  started_at: string | null;
+  finished_at: string | null;
+  worker: string | null;
+  key: string | null;
+  reason: string | null;
+  last_error: ErrorText | null;
+  progress: JobProgress | null;
+  now: string;
+  args_json: string | null;
+  meta_json: string | null;
+  result_json: string | null;
+  masked: boolean;
+}
+
+export interface KeyItem {
+  key: string;
+  used: number;
+  size: number | null;
+  tokens: number | null;
+  waiting: number;
+  closed_until: string | null;
+  holders: string[];
+}
+
+export interface LastTick {
+  due_at: string | null;
+  outcome: string;
+  job: string | null;
+  is_plan: boolean;
+  note: string | null;
+}
+
+export interface LimitChoice {
+  size?: number | null;
+  rate?: string | null;
+  amount?: number | null;
+  burst?: number | null;
+  off?: boolean;
+}
+
+export interface LimitItem {
+  name: string;
+  kind: "concurrency" | "rate" | "budget" | "fair" | "queue";
+  text: string;
+  size: number | null;
+  per: string | null;
+  burst: number | null;
+  used: number;
+  waiting: number;
+  keys: number;
+  key: string;
+  task: string | null;
+  tasks: string[];
+  queue: string | null;
+  by: "code" | "people";
+  in_code: string | null;
+}
+
+export interface LimitView {
+  items: KeyItem[];
+  cursor: string | null;
+  partial: boolean;
+  limit: LimitItem;
+}
+
+export interface Me {
+  user: string;
+  role: "viewer" | "operator" | "admin";
+  via: "session" | "token" | "hook" | "basic" | "dev";
+  payloads: boolean;
+  read_only: string | null;
+  may: Record<string, boolean>;
+  queues: string[] | null;
+  app: string;
+  version: string;
+  title: string;
+  badge: Badge | null;
+  links: Record<string, string>;
+  store: StoreName;
+}
+
+export interface MutedBy {
+  by: string;
+  at: string | null;
+  until: string | null;
+  reason: string | null;
+}
+
+export interface NextRun {
+  at: string;
+  local: string;
+  note: string | null;
+}
+
+export interface NextSchedule {
+  name: string;
+  task: string;
+  plain: string;
+  state: string;
+  at: string | null;
+}
+
+export interface NoChoices {
+}
+
+export interface NumbersInForce {
+  name: string;
+  text: string;
+  cap: number | null;
+  rate: number | null;
+  burst: number | null;
+}
+
+export interface Overview {
+  headline: Headline;
+  attention: AttentionItem[];
+  states: Record<string, Count>;
+  as_of: string | null;
+  queues: QueueItem[];
+  workers: WorkerFigures;
+  error_groups: ErrorTop[];
+  last_changes: ChangeLine[];
+  schedules_next: NextSchedule[];
+}
+
+export interface PausedBy {
+  by: string | null;
+  reason: string | null;
+  at: string | null;
+}
+
+export interface Problem {
+  type: string;
+  title: string;
+  status: number;
+  code: string;
+  detail: string;
+  cure: string;
+}
+
+export interface QueueItem {
+  name: string;
+  state: "open" | "paused" | "closed";
+  closed: boolean;
+  paused: PausedBy | null;
+  counts: Record<string, Count>;
+  as_of: string | null;
+  oldest_ready_seconds: number | null;
+  depth: number;
+  bound: number | null;
+  bound_by: "code" | "people" | null;
+  overflow: string | null;
+  over: boolean;
+  limits: string[];
+  workers: number;
+  tasks: number;
+}
+
+export interface ReasonBody {
+  reason: string;
+}
+
+export interface RunningJob {
+  id: string;
+  task: string;
+  queue: string;
+  started_at: string | null;
+  seconds: number;
+  limit_seconds: number | null;
+  progress: JobProgress | null;
+}
+
+export interface ScheduleDifference {
+  field: string;
+  now: string;
+  code: string;
+}
+
+export interface ScheduleItem {
+  name: string;
+  state: "active" | "paused" | "missed" | "ended" | "damaged";
+  problem: string | null;
+  task: string | null;
+  queue: string | null;
+  is_plan: boolean;
+  plain: string;
+  cron: string | null;
+  every: number | null;
+  at: string | null;
+  tz: string | null;
+  next: NextRun[];
+  next_at: string | null;
+  last_at: string | null;
+  last: LastTick[];
+  run_count: number;
+  skipped_count: number;
+  waiting: number;
+  origin: string | null;
+  paused: SchedulePause | null;
+  overlap: string | null;
+  catchup: string | null;
+  version: number | null;
+}
+
+export interface SchedulePause {
+  by: string;
+  reason: string | null;
+  at: string | null;
+}
+
+export interface ScheduleView {
+  name: string;
+  state: "active" | "paused" | "missed" | "ended" | "damaged";
+  problem: string | null;
+  task: string | null;
+  queue: string | null;
+  is_plan: boolean;
+  plain: string;
+  cron: string | null;
+  every: number | null;
+  at: string | null;
+  tz: string | null;
+  next: NextRun[];
+  next_at: string | null;
+  last_at: string | null;
+  last: LastTick[];
+  run_count: number;
+  skipped_count: number;
+  waiting: number;
+  origin: string | null;
+  paused: SchedulePause | null;
+  overlap: string | null;
+  catchup: string | null;
+  version: number | null;
+  rule: string;
+  fixed_delay: boolean;
+  start: string | null;
+  end: string | null;
+  exclude: string[];
+  catchup_window: number;
+  catchup_max: number;
+  jitter: number;
+  max_runs: number | null;
+  pause_on_failure: boolean;
+  link_json: string | null;
+  masked: boolean;
+  code_says: string | null;
+  code_differences: ScheduleDifference[];
+  backfills: BackfillItem[];
+}
+
+export interface ScreenLink {
+  label: string;
+  href: string;
+}
+
+export interface StackAnswer {
+  stack: string;
+  loop_lag_ms: number | null;
+}
+
+export type State = "scheduled" | "blocked" | "ready" | "running" | "done" | "dead" | "cancelled";
+
+export interface StoreName {
+  kind: string;
+  url_redacted: string;
+}
+
+export interface TaskError {
+  type: string;
+  text: string;
+  at: string | null;
+  job: string | null;
+  fingerprint: string;
+}
+
+export interface TaskItem {
+  name: string;
+  queue: string;
+  priority: number;
+  retry: string | null;
+  timeout: string | null;
+  limits: string[];
+  breaker: string | null;
+  expires: string | null;
+  args_schema_json: string;
+  aliases: string[];
+  versions: string[];
+  workers: number;
+  last_error: TaskError | null;
+  failed: number;
+}
+
+export interface TaskView {
+  name: string;
+  queue: string;
+  priority: number;
+  retry: string | null;
+  timeout: string | null;
+  limits: string[];
+  breaker: string | null;
+  expires: string | null;
+  args_schema_json: string;
+  aliases: string[];
+  versions: string[];
+  workers: number;
+  last_error: TaskError | null;
+  failed: number;
+  served_by: TaskWorker[];
+}
+
+export interface TaskWorker {
+  name: string;
+  version: string;
+  running: number;
+}
+
+export interface WorkerFigures {
+  live: number;
+  slots: number;
+  busy: number;
+}
+
+export interface WorkerItem {
+  id: number;
+  name: string;
+  host: string;
+  pid: number;
+  state: "live" | "draining" | "lost";
+  version: string;
+  python: string | null;
+  started_at: string | null;
+  last_beat_at: string | null;
+  lease_ends_at: string | null;
+  queues: string[] | null;
+  slots: number;
+  busy: number;
+  jobs: RunningJob[];
+  jobs_partial: boolean;
+  loop_lag_ms: number | null;
+  cpu_seconds: number | null;
+  memory_bytes: number | null;
+  children: number | null;
+  ended: number | null;
+  tasks: string[] | null;
+  speaks: number | null;
+}
