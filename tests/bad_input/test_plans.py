@@ -15,9 +15,12 @@ from durio.errors import (
     InvalidOption,
     InvalidPlan,
     NotSerializable,
+    UnknownAttribute,
+    UsageError,
 )
 from durio.keys import debounce, replace, while_waiting
 from durio.model import plan, plan_build, plan_checks
+from durio.model.celery_names import CANVAS
 from durio.model.plan_arguments import with_first_arguments
 from durio.plans import Plan, PlanFailure, chain, chord, group
 from tests.bad_input.refusals import declined
@@ -126,6 +129,24 @@ refusals: dict[str, tuple[Make, type[DurioError], list[str]]] = {
         InvalidPlan,
         ["without its arguments"],
     ),
+    "a list behind a bar": (
+        lambda: fetch.s("a") | [measure.s()],  # type: ignore[operator]
+        InvalidPlan,
+        ["[shop.measure.s()], a list", "Write group(...)"],
+    ),
+    "options behind the arguments": (
+        lambda: fetch.s("a").options(queue="q"),
+        UsageError,
+        ["a signature has its options already", "task.options(queue="],
+    ),
+    **{
+        f"{name}() of Celery": (
+            lambda name=name: getattr(fetch.s("a") | measure.s(), name),
+            UnknownAttribute,
+            [f"signatures and plans have no {name}()", line],
+        )
+        for name, line in CANVAS.items()
+    },
     "a text": (lambda: group("abc"), InvalidPlan, ["is 'abc', a str"]),
     "a number": (lambda: chain(5), InvalidPlan, ["is 5, a int"]),
     "nothing": (lambda: group([None]), InvalidPlan, ["is None"]),

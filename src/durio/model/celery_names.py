@@ -16,6 +16,15 @@ METHODS = {
     "delay": "Write await {0}.enqueue(...), or {0}.enqueue_sync(...) without an event "
     "loop.",
 }
+# A method of Celery's signatures and canvases.
+CANVAS = {
+    "apply_async": "Write await plan.enqueue(...), or plan.enqueue_sync(...).",
+    "delay": "Write await plan.enqueue(...), or plan.enqueue_sync(...).",
+    "link": "Write signature | following.s().",
+    "link_error": "Write .on_error(alert.s()).",
+    "set": "Write task.options(queue=..., delay=...).s(...), or plan.options(...).",
+    "stamp": "Write plan.options(meta={...}).",
+}
 
 
 def line_for_option(name: str, value: Any) -> str | None:

@@ -7,7 +7,7 @@ flags of `durio enqueue`, the reference page and a test of typed signatures are 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NoReturn, Self
 
 import msgspec
 
@@ -16,7 +16,7 @@ from durio.model.breaker_rule import checked_breaker_name
 from durio.model.celery_names import line_for_option
 from durio.model.codec import encoder
 from durio.model.error_rules import ErrorKey, ErrorRule, error_rules
-from durio.model.errors import InvalidOption
+from durio.model.errors import InvalidOption, UsageError
 from durio.model.expiry import ExpiresOption, parse_expires
 from durio.model.keys import KeyPolicy
 from durio.model.limits import Limit, LimitKey, parse_fair_by, parse_limits
@@ -326,6 +326,13 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             for name, option in OPTIONS.items()
             if option.handler and (value := getattr(self, name)) is not UNSET
         }
+
+    def __call__(self, **_options: object) -> NoReturn:
+        """Refuse `signature.options(...)`: options come before the arguments."""
+        raise UsageError(
+            "a signature has its options already",
+            cure="Write task.options(queue=..., delay=...).s(...), or plan.options(...).",
+        )
 
     def with_changes(self, changes: Mapping[str, Any]) -> "CallOptions":
         """Return a copy with these changes; refuse unknown names and bad values."""

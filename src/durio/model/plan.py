@@ -6,9 +6,10 @@ that enqueue them. `Complete` and `Following` are for type checkers only.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
-from durio.model.errors import InvalidOption
+from durio.model.celery_names import CANVAS
+from durio.model.errors import InvalidOption, UnknownAttribute
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions
 from durio.model.plan_checks import (
     HANDLERS_MAX,
@@ -58,6 +59,18 @@ class Link:
 
     error_handlers: "tuple[SignatureValue, ...]"
     source: Source | None
+
+    if not TYPE_CHECKING:  # a checker must still see that there is no such attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name in CANVAS:
+                what = f"signatures and plans have no {name}()"
+                raise UnknownAttribute(what, cure=CANVAS[name])
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}",
+                name=name,
+                obj=self,
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return this as JSON values; `from_dict` makes an equal value of them."""

@@ -1,7 +1,7 @@
 """Mistakes in plans that are found when the plan is made: each with its error."""
 
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any, cast
 
 from durio.model.argument_errors import call_of
@@ -32,6 +32,8 @@ def not_a_member(value: object) -> InvalidPlan:
         cure = f"Write {name}.s(...), or {name}.si(...) to ignore the result before it."
     else:
         what = f"{value!r:.80}, a {type(value).__name__}"
+        if isinstance(value, list | tuple | set | Generator):
+            cure = "Write group(...) around several members."
     return InvalidPlan(f"a member of a plan is {what}", cure=cure)
 
 
