@@ -249,11 +249,14 @@ async def test_a_plan_that_is_being_cancelled_or_fails(app: App) -> None:
     shop = Shop(app)
     handle = await (shop.add.s(1) | shop.add.s()).enqueue()
     store = await app.store()
-    for state in (PlanState.CANCELLING, PlanState.FAILING):
+    cures = ("when its running jobs have ended", "Only failed and cancelled plans")
+    for state, cure in zip(
+        (PlanState.CANCELLING, PlanState.FAILING), cures, strict=True
+    ):
         stored = await stored_plan(store, app.name, id_bytes(handle.id))
         assert (await store.commit(Effects(puts=[stored.put(state=state)]))).versions
         words = f"is {state.value} and cannot be retried"
-        async with nothing_stored(app, WrongState, words):
+        async with nothing_stored(app, WrongState, words, cure):
             await handle.retry()
         assert (await handle.status()).state is state
 
@@ -285,9 +288,14 @@ async def test_a_plan_that_is_not_there(app: App) -> None:
     with declined(PlanNotFound, "'plan-1' is not a plan id"):
         await app.plan("plan-1")
     job = await shop.add.enqueue(1)
-    with declined(PlanNotFound, f"there is no plan {job.id}"):
+    with declined(
+        PlanNotFound, f"there is no plan {job.id}", "app.job(id)", "no plan."
+    ):
         await app.plan(job.id)
     handle = await (shop.add.s(1) | shop.add.s()).enqueue()
+    node = (await handle.tree()).members[0].id or ""
+    with declined(PlanNotFound, f"It is of plan {handle.id}."):
+        await app.plan(node)
     async with working(app):
         assert await handle.result(timeout=60) == 3
         await app.clock.sleep(60)

@@ -44,7 +44,13 @@ async def stored_plan(store: Store, namespace: str, plan_id: bytes) -> StoredPla
     """Return a plan; raises PlanNotFound."""
     plan = await find_whole_plan(store, namespace, plan_id)
     if plan is None:
-        raise plan_not_found(plan_id)
+        error = plan_not_found(plan_id)
+        for job in await store.get([plan_id]):
+            place = plan_place_of(job.opts)
+            error.cure = "A job has that id: app.job(id). It is of " + (
+                "no plan." if place is None else f"plan {place.plan}."
+            )
+        raise error
     return plan
 
 
@@ -202,7 +208,9 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
     if state not in RETRIED:
         raise WrongState(
             f"plan {id_text(plan_id)} is {state.value} and cannot be retried",
-            cure="Only failed and cancelled plans can be retried.",
+            cure="Try again when its running jobs have ended."
+            if state is PlanState.CANCELLING
+            else "Only failed and cancelled plans can be retried.",
             state=state,
         )
     failure = plan.record.failure
