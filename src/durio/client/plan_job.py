@@ -13,33 +13,25 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from durio.client.handle import DESCRIBE_SECONDS, Job, JobClient
-from durio.client.job_view import job_errors
 from durio.client.plan_actions import cancel_plan, retry_plan, stored_plan
+from durio.client.plan_no_value import value_expired, why_no_value
 from durio.client.plan_view import PlanStatus as PlanStatus
 from durio.client.plan_view import (
     counts_of,
     describe_plan,
-    failed_job,
     jobs_of,
     plan_status,
     plan_tree,
 )
 from durio.model.errors import (
-    JobCancelled,
-    JobDead,
     JobNotFound,
     PlanNotFound,
-    ResultExpired,
     StoreError,
     UsageError,
 )
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import (
-    CANCELLED,
-    DEAD,
     DONE,
-    STATE_BY_CODE,
-    JobError,
     State,
     StoredJob,
 )
@@ -130,7 +122,7 @@ class PlanJob(Awaitable[R_co]):
             plan, last = await self._last(await self._plan())
         if last is not None and last.state == DONE:
             return self._value(plan, last)
-        raise await self._failure(plan, last)
+        raise await why_no_value(self._client, self.id, plan, last)
 
     async def results(self, timeout: Duration | None = None) -> R_co:
         """Wait for the list of results of a group, as `result` does."""
@@ -159,7 +151,8 @@ class PlanJob(Awaitable[R_co]):
                     return
                 await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
                 for job_id in [each for each, wait in waits.items() if wait.done()]:
-                    waits.pop(job_id).result()
+                    with suppress(JobNotFound):  # deleted after its end
+                        waits.pop(job_id).result()
                     yield Job(self._client, job_id)
         finally:
             for wait in waits.values():
@@ -189,10 +182,10 @@ class PlanJob(Awaitable[R_co]):
 
         It goes back when a task adds members, or puts a plan in its place.
         """
-        counts = await self.counts()
-        total = sum(counts.values())
-        ended = sum(jobs for state, jobs in counts.items() if state.is_final)
-        return ended / total if total else 1.0
+        jobs = await jobs_of(await self._client.store(), await self._plan())
+        # Only jobs that have ended are deleted.
+        ended = sum(state is None or state >= DONE for state in jobs.values())
+        return ended / len(jobs)
 
     # --- acting
 
@@ -295,7 +288,13 @@ class PlanJob(Awaitable[R_co]):
         """
         plan, waiters = await self._plan(), await self._client.waiters()
         while True:
-            await waiters.wait_final(plan.last_id)
+            try:
+                await waiters.wait_final(plan.last_id)
+            except JobNotFound:
+                plan = await self._plan()
+                if not plan.record.state.is_final:
+                    raise
+                return plan, None  # deleted after the end of the plan
             inner, last = await self._last(plan)
             if inner.id == plan.id:
                 return plan, last
@@ -338,10 +337,7 @@ class PlanJob(Awaitable[R_co]):
     def _value(self, plan: StoredPlan, last: StoredJob) -> Any:
         until = last.result_until
         if last.result is None or (until is not None and until < self._client.now()):
-            raise ResultExpired(
-                f"the value of plan {self.id} has expired",
-                cure="Keep results longer: raise retention.result_seconds.",
-            )
+            raise value_expired(self.id)
         link = plan_of_shape(plan.shape)
         group = plan.layout.nodes[-1].input
         added = [
@@ -353,46 +349,6 @@ class PlanJob(Awaitable[R_co]):
             and plan.layout.groups[node.group].log == group.log
         ]
         return plan_value(link, last.result, self._client.decoder_of, added)
-
-    async def _failure(self, plan: StoredPlan, last: StoredJob | None) -> Exception:
-        """Return the error of a plan whose last node is not done."""
-        if last is not None and last.state == DEAD:
-            return self._dead(last)
-        failure = plan.record.failure
-        if failure is None or plan.record.state in (
-            PlanState.CANCELLING,
-            PlanState.CANCELLED,
-        ):
-            return JobCancelled(f"plan {self.id} was cancelled")
-        failed = failed_job(plan, failure)
-        node = await self._job(id_bytes(failed))
-        if node is not None and node.state in (DEAD, CANCELLED):
-            return self._dead(node)
-        # It is deleted, or was retried alone.
-        return self._job_dead(
-            f"plan {self.id} failed: {failure.type}: {failure.message}",
-            reason=failure.reason or "unknown",
-            error=JobError(failure.type, failure.message),
-            job_id=failed,
-            cure=f"See `durio plans show {self.id}`.",
-        )
-
-    def _dead(self, node: StoredJob) -> JobDead:
-        errors = job_errors(node)
-        cause = f": {errors[-1].type}: {errors[-1].message}" if errors else ""
-        return self._job_dead(
-            f"plan {self.id} failed: job {id_text(node.id)} ({node.task}) is "
-            f"{STATE_BY_CODE[node.state].value}{cause}",
-            reason=node.reason or STATE_BY_CODE[node.state].value,
-            error=errors[-1] if errors else None,
-            job_id=id_text(node.id),
-        )
-
-    def _job_dead(self, what: str, *, cure: str = "", **values: Any) -> JobDead:
-        dead = JobDead(what, **values)
-        dead.cure = self._client.pasteable(cure or dead.cure)
-        dead.plan, dead.node = self.id, dead.job_id
-        return dead
 
 
 async def next_job(jobs: "AsyncGenerator[Job[Any]]") -> Job[Any] | None:

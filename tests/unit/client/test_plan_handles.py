@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from durio import App, Context, State
-from durio.errors import JobDead, UsageError
+from durio.errors import JobDead, ResultExpired, UsageError
 from durio.model.effects import Effects, Put
 from durio.plans import PlanState, group
 from durio.testing import testing
@@ -89,3 +89,35 @@ async def test_the_reason_of_a_failed_node_that_is_deleted(
     with pytest.raises(JobDead, match="Permanent: no 7") as dead:
         await handle.result(timeout=60)
     assert dead.value.reason == ("permanent" if is_known else "unknown")
+
+
+# --- after retention has deleted its jobs
+
+
+@virtual(settings=QUICK)
+async def test_a_handle_whose_jobs_are_deleted(app: App) -> None:
+    """Their own retention may be shorter than that of their plan."""
+    shop = Shop(app)
+    short, total = (task.options(retention="2h") for task in (shop.add, shop.total))
+    done = await (group(short.s(1), short.s(2)) | total.s()).enqueue()
+    failed = await (short.s(1) | shop.boom.s()).enqueue()
+    runs = await (short.s(1) | shop.add.options(delay="5h").s(1)).enqueue()
+    ended = {done: PlanState.DONE, failed: PlanState.FAILED}
+    async with working(app):
+        for plan, state in ended.items():
+            assert await plan.wait(timeout=60) is state
+        await app.clock.sleep(3 * 3600)
+        await app.jobs(state="dead").discard()
+        for plan, state in ended.items():
+            assert await plan.counts() == {}
+            assert await plan.wait(timeout=60) is state
+            assert await plan.progress() == 1.0
+            jobs = [job async for job in plan.as_completed()]
+            assert len(jobs) == (await plan.status()).nodes
+        with pytest.raises(ResultExpired):
+            await done.result(timeout=60)
+        with pytest.raises(JobDead, match="Permanent: no 2"):
+            await failed.result(timeout=60)
+        assert await runs.progress() == 0.5
+        assert len([job async for job in runs.as_completed()]) == 2
+        assert await runs.result(timeout=60) == 3
