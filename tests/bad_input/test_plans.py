@@ -20,7 +20,7 @@ from durio.errors import (
 )
 from durio.keys import debounce, replace, while_waiting
 from durio.model import plan, plan_build, plan_checks
-from durio.model.celery_names import CANVAS
+from durio.model.celery_names import PLAN_METHODS
 from durio.model.plan_arguments import with_first_arguments
 from durio.plans import Plan, PlanFailure, chain, chord, group
 from tests.bad_input.refusals import declined
@@ -145,7 +145,7 @@ refusals: dict[str, tuple[Make, type[DurioError], list[str]]] = {
             UnknownAttribute,
             [f"signatures and plans have no {name}()", line],
         )
-        for name, line in CANVAS.items()
+        for name, line in PLAN_METHODS.items()
     },
     "a text": (lambda: group("abc"), InvalidPlan, ["is 'abc', a str"]),
     "a number": (lambda: chain(5), InvalidPlan, ["is 5, a int"]),

@@ -17,7 +17,7 @@ METHODS = {
     "loop.",
 }
 # A method of Celery's signatures and canvases.
-CANVAS = {
+PLAN_METHODS = {
     "apply_async": "Write await plan.enqueue(...), or plan.enqueue_sync(...).",
     "delay": "Write await plan.enqueue(...), or plan.enqueue_sync(...).",
     "link": "Write signature | following.s().",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
-from durio.model.celery_names import CANVAS
+from durio.model.celery_names import PLAN_METHODS
 from durio.model.errors import InvalidOption, UnknownAttribute
 from durio.model.options import NO_OPTIONS, UNSET, CallOptions
 from durio.model.plan_checks import (
@@ -63,9 +63,9 @@ class Link:
     if not TYPE_CHECKING:  # a checker must still see that there is no such attribute
 
         def __getattr__(self, name: str) -> Any:
-            if name in CANVAS:
+            if name in PLAN_METHODS:
                 what = f"signatures and plans have no {name}()"
-                raise UnknownAttribute(what, cure=CANVAS[name])
+                raise UnknownAttribute(what, cure=PLAN_METHODS[name])
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}",
                 name=name,
