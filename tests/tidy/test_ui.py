@@ -22,6 +22,7 @@ CODE_BYTES_MAX = 120_000  # sum of gzip -9 of every script and style
 SHELL_BYTES_MAX = 2000
 FILE_LINES_MAX = 400
 SOURCES = [path for path in (UI / "src").rglob("*") if path.suffix in {".ts", ".tsx"}]
+WRITTEN = [path for path in SOURCES if path.name != "api.ts"]  # that one is generated
 
 
 def script(name: str) -> ModuleType:
@@ -90,7 +91,7 @@ def test_the_shell_has_no_inline_script_or_style() -> None:
     assert '<base href="/">' in text  # the server puts its mount here
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_a_source_file_is_short(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
     assert lines <= FILE_LINES_MAX, f"{path.name}: {lines} lines"
