@@ -59,7 +59,7 @@ def test_a_rebuild_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_types_are_those_of_the_api() -> None:
     generator = script("generate_types")
     assert generator.OUT.read_text(encoding="utf-8") == generator.types(), (
-        "the API has changed: make ui"
+        "the API has changed: .venv/bin/python ui/generate_types.py"
     )
 
 

@@ -169,6 +169,12 @@ export interface ItemsOfLimitItem {
   partial: boolean;
 }
 
+export interface ItemsOfPlanItem {
+  items: PlanItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
 export interface ItemsOfQueueItem {
   items: QueueItem[];
   cursor: string | null;
@@ -361,6 +367,77 @@ export interface PausedBy {
   at: string | null;
 }
 
+export interface PlanCounts {
+  total: number;
+  done: number;
+  running: number;
+  waiting: number;
+  dead: number;
+  cancelled: number;
+  gone: number;
+}
+
+export interface PlanFailure {
+  text: string;
+  type: string;
+  job: string | null;
+  reason: string | null;
+}
+
+export interface PlanItem {
+  id: string;
+  name: string | null;
+  state: PlanState | null;
+  counts: PlanCounts | null;
+  jobs: number;
+  created_at: string | null;
+  ended_at: string | null;
+  resumed: number;
+  failure: PlanFailure | null;
+}
+
+export interface PlanLayoutAnswer {
+  nodes: PlanNode[];
+  edges: Record<string, string>[];
+  width: number;
+  height: number;
+  node_width: number;
+  node_height: number;
+}
+
+export interface PlanNode {
+  id: string;
+  kind: string;
+  label: string;
+  task: string | null;
+  state: State | null;
+  job: string | null;
+  plan: string | null;
+  count: number | null;
+  states: Record<string, number> | null;
+  layer: number;
+  x: number;
+  y: number;
+}
+
+export type PlanState = "running" | "failing" | "failed" | "cancelling" | "cancelled" | "done";
+
+export interface PlanView {
+  id: string;
+  name: string | null;
+  state: PlanState | null;
+  counts: PlanCounts | null;
+  jobs: number;
+  created_at: string | null;
+  ended_at: string | null;
+  resumed: number;
+  failure: PlanFailure | null;
+  tree: Record<string, unknown>;
+  layout: PlanLayoutAnswer;
+  replaces: ReplacedJob | null;
+  actions: Record<string, string | null>;
+}
+
 export interface Problem {
   type: string;
   title: string;
@@ -390,6 +467,11 @@ export interface QueueItem {
 
 export interface ReasonBody {
   reason: string;
+}
+
+export interface ReplacedJob {
+  job: string;
+  plan: string | null;
 }
 
 export interface RunningJob {
