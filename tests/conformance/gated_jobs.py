@@ -2,27 +2,22 @@
 
 from durio.model.effects import Effects
 from durio.model.errors import UsageError
-from durio.model.gate import (
-    GATES_MAX,
-    GateChange,
-    GateSpec,
-)
+from durio.model.gate import GATES_MAX, START, GateChange, GateSpec
 from durio.model.job import BLOCKED, CANCELLED, READY, RUNNING, SCHEDULED
 from durio.model.keys import debounce, replace
 from durio.model.logs import OnEnd
-from durio.ports.browse import Query
-from durio.ports.control import (
-    CancelJobs,
-    MoveJobs,
-)
+from durio.model.outcome import OutcomeKind
+from durio.ports.browse import GatedJob, Query
+from durio.ports.control import CancelJobs, MoveJobs, RetryJobs
 from tests.bulk_actions import run_bulk
-from tests.conformance.gates import NARROW, OTHER_LANE, cap, change, states
+from tests.conformance.gates import NARROW, OTHER_LANE, WIDE, cap, change, states
 from tests.conformance.logs import OTHER_LOG
 from tests.conformance.promises import Chapter
 from tests.conformance.scene import LANE, OTHER_PAYLOAD, Scene, key
 from tests.job_counts import count_jobs
 
 chapter = Chapter("gated_jobs")
+MIDDLE = "3f:mail/anna"
 
 
 @chapter.promise()
@@ -42,6 +37,32 @@ async def jobs_before_gates_are_found_and_counted(scene: Scene) -> None:
     (lane,) = await scene.store.queues("shop", busy=True, oldest=True, heads=9)
     assert lane.oldest_ready_at == scene.clock.now()
     assert lane.head_tasks == {"shop.pay": 2}
+
+
+@chapter.promise()
+async def a_job_says_where_it_is(scene: Scene) -> None:
+    """Before which of its gates, and where it holds a place; not what its arguments say."""
+    gates = (*cap(1, NARROW), *cap(2, MIDDLE, held_until=START), *cap(1, WIDE))
+    names = (NARROW, MIDDLE, WIDE)
+    worker, running = await scene.running(gates=gates)
+    narrow = await scene.add(gates=gates)
+    wide = await scene.add(gates=gates[:0:-1])
+    delayed, plain = await scene.add(gates=gates, delay=20.0), await scene.add()
+    asked = [plain, wide, narrow, delayed, running.id, scene.clock.new_id()]
+    assert await scene.store.gated(asked) == [
+        GatedJob(wide, names[1:], WIDE, (MIDDLE,)),
+        GatedJob(narrow, names, NARROW, ()),
+        GatedJob(delayed, names, None, ()),
+        GatedJob(running.id, names, None, (NARROW, WIDE)),
+    ]
+    await scene.store.act([narrow], MoveJobs(OTHER_LANE))
+    await scene.finish(worker, running, kind=OutcomeKind.DEAD)
+    await scene.store.act([running.id], RetryJobs(OTHER_PAYLOAD))
+    assert await scene.store.gated([wide, narrow, running.id]) == [
+        GatedJob(wide, names[1:], None, (MIDDLE, WIDE)),
+        GatedJob(narrow, names, WIDE, (NARROW, MIDDLE)),
+        GatedJob(running.id, names, NARROW, ()),
+    ]
 
 
 @chapter.promise()

@@ -146,11 +146,11 @@ PLANTED = (
         BUDGETS,
     ),
     one_patch(
-        "holders_are_others",
-        "`durio why` names the job itself among those that hold its places.",
+        "passed_limit_is_named",
+        "`durio why` names a limit that the job has passed, because others wait for it.",
         "client/explain_limits.py",
-        "if name in holders and other.id != job.id:",
-        "if name not in holders or other.id == job.id:",
+        "    for name in mine.gates[mine.gates.index(mine.before) :]:\n",
+        "    for name in mine.gates:\n",
         REASONS,
     ),
 )

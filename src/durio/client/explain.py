@@ -133,7 +133,7 @@ async def read_facts(client: ExplainClient, job: StoredJob) -> JobFacts:
     facts = facts._replace(breaker=await breaker_facts(store, namespace, breaker))
     facts = facts._replace(pause=await find_pause(store, namespace, lane))
     if job.state == BLOCKED:
-        gates = await limiting_gates(client, store, job, facts.now)
+        gates = await limiting_gates(client, store, job, facts.now, facts.workers)
         facts = facts._replace(gates=gates)
     if job.state == READY:
         facts = facts._replace(ahead=await store.ahead(job.id, limit=AHEAD_MAX + 1))

@@ -39,13 +39,26 @@ class PlanFacts(NamedTuple):
     roots: Sequence["JobFacts"] = ()
 
 
+class GateHolder(NamedTuple):
+    """A job that has a place at a gate, and whether its queue keeps it from running."""
+
+    job: StoredJob
+    queue: str
+    is_paused: bool = False
+    is_unserved: bool = False  # there are workers, and none for its queue
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.is_paused or self.is_unserved
+
+
 class GateFacts(NamedTuple):
     """A gate of a job that lets nothing pass now."""
 
     limit: str  # its name
     key: str  # of the job; empty: one gate for all
     row: GateRow
-    holders: list[StoredJob]  # those that were found
+    holders: list[GateHolder]  # those that were found
     cost: float = 1.0  # of the job
 
 
@@ -94,6 +107,10 @@ class JobFacts(NamedTuple):
 
 
 # --- texts
+
+
+def worker_command(queue: str) -> str:
+    return f"durio worker -q {queue}"
 
 
 def worker_text(row: WorkerRow) -> str:

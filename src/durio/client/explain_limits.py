@@ -1,42 +1,36 @@
-"""Which limit holds a job back: its gates, as the code computes them, and their rows.
+"""Which limit holds a job back: the gate that it stands before, and those behind it.
 
-A store does not say before which gate a job stands. So its gates are computed again from its
-arguments, and the rows of those gates say which of them lets nothing pass. In the same way
-the holders of places are found among running and ready jobs.
+The store says which gates a job has, and who holds places there. The name of a gate says the
+limit and the key, unless it is long: then the code or the records of limits do.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-import msgspec
-
-from durio.client.explain_facts import NAMED_MAX, GateFacts, JobFacts
+from durio.client.explain_facts import (
+    NAMED_MAX,
+    GateFacts,
+    GateHolder,
+    JobFacts,
+    worker_command,
+)
 from durio.client.job_view import options_of
+from durio.client.limit_store import read_limits
 from durio.client.limit_view import rate_text, set_arguments
-from durio.client.task_by_name import NamedArguments, published_tasks
-from durio.model.errors import DurioError
 from durio.model.explanation import JobReason, moment
 from durio.model.gate import TICK_SECONDS
-from durio.model.gate_keys import BREAKER, CAP, gate_prefix
-from durio.model.gate_rule import (
-    FAIR_LIMIT,
-    QUEUE_LIMIT,
-    GateChoice,
-    GateRule,
-    JobPlace,
-    rule_of_published,
-)
+from durio.model.gate_keys import BREAKER, FAIR
+from durio.model.gate_rule import FAIR_LIMIT, GateChoice, JobPlace
 from durio.model.ids import id_text
 from durio.model.job import PRIORITY_MAX, READY, RUNNING, STATE_BY_CODE, StoredJob
-from durio.model.names import known_as, namespace_of, queue_of
+from durio.model.names import namespace_of, queue_of
 from durio.model.quantities import counted
-from durio.ports.browse import GateRow, Query
+from durio.ports.browse import GateRow, LaneRow, Query, WorkerRow
 from durio.ports.handler import Handler
 from durio.ports.store import Store
 
 # Jobs that may hold a place: the newest running ones, and ready ones of its queue and others.
 CANDIDATES_MAX, LANES_MAX = 200, 10
-_values = msgspec.json.Decoder(tuple[list[Any], dict[str, Any]])
 
 
 class LimitsClient(Protocol):
@@ -47,66 +41,24 @@ class LimitsClient(Protocol):
         ...
 
 
-class GateNames:
-    """Computes the names of the gates of stored jobs."""
-
-    def __init__(
-        self, client: LimitsClient, published: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        self._client = client
-        self._published = published
-
-    def of(self, job: StoredJob) -> dict[str, tuple[str, str]]:
-        """Return them with limit and key, as the job's arguments give them, in order.
-
-        Those whose key is a function need the code.
-        """
-        namespace, queue = namespace_of(job.lane), queue_of(job.lane)
-        of_queue = f"{QUEUE_LIMIT}{queue}"
-        found = {gate_prefix(CAP, namespace, of_queue): (of_queue, "")}
-        place = JobPlace(namespace, queue, PRIORITY_MAX - job.rank)
-        try:
-            rule, values = self._rule_and_values(job)
-            if rule is not None:
-                prefixes = rule.prefixes(place)
-                for spec in rule.gates(values, place):
-                    limit, prefix = next(
-                        p for p in prefixes if spec.name.startswith(p[1])
-                    )
-                    found[spec.name] = limit, spec.name.removeprefix(prefix)
-        except (DurioError, msgspec.MsgspecError):
-            pass  # damaged arguments, or a function that is not here
-        return dict(sorted(found.items()))
-
-    def _rule_and_values(
-        self, job: StoredJob
-    ) -> tuple[GateRule | None, Mapping[str, Any]]:
-        handler = self._client.handler_of(job.task)
-        if handler is not None:
-            rule = handler.gate_rule
-            values = {} if rule is None else handler.codec.decode_by_name(job.payload)
-            return rule, values
-        name = known_as(job.task, self._published)
-        if name is None:
-            return None, {}
-        known = self._published[name]
-        place = options_of(job).plan
-        args, kwargs = _values.decode(job.payload)
-        is_following = place is not None and place.input is not None
-        arguments = NamedArguments(job.task, known)
-        values = arguments.by_name(args, kwargs, is_following=is_following)
-        return rule_of_published(job.task, known.get("limits")), values
-
-
 async def limiting_gates(
-    client: LimitsClient, store: Store, job: StoredJob, now: float
+    client: LimitsClient,
+    store: Store,
+    job: StoredJob,
+    now: float,
+    workers: Sequence[WorkerRow],
 ) -> list[GateFacts]:
     """Return the gates of a blocked job that let nothing pass, in its order."""
-    namespace = namespace_of(job.lane)
-    names = GateNames(client, await published_tasks(store, namespace) or {})
+    (mine,) = await store.gated([job.id]) or [None]
+    if mine is None or mine.before is None:
+        return []
+    prefixes = await limit_prefixes(client, store, job)
     estimates = dict((options_of(job).budgets or {}).values())  # by gate
     shut: list[GateFacts] = []
-    for name, (limit, key) in names.of(job).items():
+    for name in mine.gates[mine.gates.index(mine.before) :]:
+        if name.startswith(BREAKER):  # client/explain_breaker.py
+            continue
+        limit, key = limit_and_key(name, prefixes)
         cost = estimates.get(name, 1.0)
         shut += [
             GateFacts(limit, key, row, [], cost)
@@ -115,26 +67,69 @@ async def limiting_gates(
         ]
     holders = {gate.row.name: gate.holders for gate in shut}
     if any(gate.row.cap is not None for gate in shut):
-        for other in await candidates(store, namespace, job.lane):
-            for name in names.of(other):
-                if name in holders and other.id != job.id:
-                    holders[name].append(other)
+        namespace = namespace_of(job.lane)
+        lanes = await store.queues(namespace)
+        jobs = await candidates(store, namespace, lanes, job.lane)
+        found = {each.id: each for each in jobs}
+        for other in await store.gated([*found]):
+            for name in other.holds:
+                if name in holders:
+                    holder = found[other.id]
+                    holders[name].append(holder_of(holder, lanes, workers))
     return shut
 
 
+async def limit_prefixes(
+    client: LimitsClient, store: Store, job: StoredJob
+) -> list[tuple[str, str]]:
+    """Return the known limits, each with the beginning of the names of its gates."""
+    namespace = namespace_of(job.lane)
+    known = [(each.name, each.gates) for each in await read_limits(store, namespace)]
+    handler = client.handler_of(job.task)
+    if handler is None or handler.gate_rule is None:
+        return known
+    place = JobPlace(namespace, queue_of(job.lane), PRIORITY_MAX - job.rank)
+    return [*handler.gate_rule.prefixes(place), *known]
+
+
+def limit_and_key(name: str, prefixes: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return the limit and the key of a gate; one of fairness has a priority in between."""
+    kind, _, rest = name.partition(":")
+    _, limit, key = rest.split("/", 2)
+    for known, prefix in prefixes:
+        if name.startswith(prefix):
+            limit, key = known, name.removeprefix(prefix)
+            break
+    else:
+        key = key.partition("/")[2] if kind == FAIR else key
+    return limit, key
+
+
 async def candidates(
-    store: Store, namespace: str, lane: str | None = None
+    store: Store, namespace: str, lanes: Sequence[LaneRow], first: str | None = None
 ) -> list[StoredJob]:
-    """Return jobs that may hold places; those of `lane` are looked at first."""
-    lanes = {} if lane is None else {lane: None}
-    lanes |= {row.name: None for row in await store.queues(namespace)}
+    """Return jobs that may hold places; those of the lane `first` are looked at first."""
+    ordered = {} if first is None else {first: None}
+    ordered |= {row.name: None for row in lanes}
     queries = [Query(namespace=namespace, states=(RUNNING,))]
-    queries += [Query(lane=each, states=(READY,)) for each in [*lanes][:LANES_MAX]]
+    queries += [Query(lane=each, states=(READY,)) for each in [*ordered][:LANES_MAX]]
     found: list[StoredJob] = []
     for query in queries:
         page = await store.find(query, limit=CANDIDATES_MAX, cursor=None)
         found += page.jobs
     return found
+
+
+def holder_of(
+    job: StoredJob, lanes: Sequence[LaneRow], workers: Sequence[WorkerRow]
+) -> GateHolder:
+    queue = queue_of(job.lane)
+    if job.state == RUNNING:
+        return GateHolder(job, queue)
+    is_paused = any(row.paused for row in lanes if row.name == job.lane)
+    has_workers = any(row.lease_seconds_left > 0 for row in workers)
+    is_unserved = has_workers and not any(row.serves(queue) for row in workers)
+    return GateHolder(job, queue, is_paused=is_paused, is_unserved=is_unserved)
 
 
 def is_passable(row: GateRow, cost: float, now: float) -> bool:
@@ -157,8 +152,7 @@ def seconds_until(row: GateRow, cost: float) -> float:
 def limited(facts: JobFacts) -> Iterator[JobReason]:
     """Yield the limits that hold a blocked job back."""
     for gate in facts.gates:
-        if not gate.row.name.startswith(BREAKER):  # client/explain_breaker.py
-            yield limit_reason(facts, gate)
+        yield limit_reason(facts, gate)
 
 
 def limit_reason(facts: JobFacts, gate: GateFacts) -> JobReason:
@@ -180,22 +174,44 @@ def limit_reason(facts: JobFacts, gate: GateFacts) -> JobReason:
     raised = f"durio limits set {limit} {set_arguments(choice)}"
     if limit.startswith(FAIR_LIMIT):
         priority = PRIORITY_MAX - facts.job.rank
+        queue = limit.removeprefix(FAIR_LIMIT)
         text = (
             f'{row.used} jobs of "{key}" with priority {priority} are ready in queue '
-            f'"{facts.queue}" already, and {row.cap} may be: others have their turn; {waits}'
+            f'"{queue}" already, and {row.cap} may be: others have their turn; {waits}'
         )
         return JobReason("fair_turn", text, "Wait, or widen the turns.", raised)
     text = f"limit {limit}{whose} is {row.used}/{row.cap}{holders_text(gate)}; {waits}"
+    for holder in gate.holders:
+        if holder.is_paused:
+            unblock = (
+                "Resume the queue of the job that has the place, or raise the limit."
+            )
+            command = f"durio queues resume {holder.queue}"
+            return JobReason("limit_reached", text, unblock, command)
+        if holder.is_unserved:
+            unblock = (
+                "Start a worker for the job that has the place, or raise the limit."
+            )
+            return JobReason(
+                "limit_reached", text, unblock, worker_command(holder.queue)
+            )
     return JobReason("limit_reached", text, "Wait, or raise the limit.", raised)
 
 
 def holders_text(gate: GateFacts) -> str:
-    """Return the jobs that hold places, as far as they were found."""
-    shown = [
-        f"job {id_text(job.id)} ({STATE_BY_CODE[job.state].value})"
-        for job in gate.holders[:NAMED_MAX]
-    ]
+    """Return the jobs that hold places, as far as they were found: first those that stay."""
+    stuck_first = sorted(gate.holders, key=lambda holder: not holder.is_stuck)
+    shown = [holder_text(holder) for holder in stuck_first[:NAMED_MAX]]
     more = gate.row.used - len(shown)
     if not shown:
         return ""
     return f": {', '.join(shown)}" + (f" and {more} more" if more > 0 else "")
+
+
+def holder_text(holder: GateHolder) -> str:
+    text = STATE_BY_CODE[holder.job.state].value
+    if holder.is_paused:
+        text += f' in queue "{holder.queue}", which is paused'
+    elif holder.is_unserved:
+        text += f' in queue "{holder.queue}", which no live worker serves'
+    return f"job {id_text(holder.job.id)} ({text})"

@@ -13,6 +13,7 @@ from durio.client.explain_facts import (
     PlanFacts,
     PlanParent,
     others_text,
+    worker_command,
     worker_text,
     workers_text,
 )
@@ -66,17 +67,13 @@ def task_cure(facts: JobFacts) -> tuple[str, str | None]:
     task, known = facts.job.task, facts.known_tasks
     close = close_name(task, [name for name in known if not is_prefix(name)])
     if facts.is_loaded and known_as(task, known):
-        return "Start a worker of the code that has it.", worker_command(facts)
+        return "Start a worker of the code that has it.", worker_command(facts.queue)
     if close is not None:
         return (
             f"If it was renamed to {close}, rename its jobs; else deploy the code.",
             f"durio jobs rename {task} {close}",
         )
     return "Deploy the code that has it. If it was renamed: durio jobs rename.", None
-
-
-def worker_command(facts: JobFacts) -> str:
-    return f"durio worker -q {facts.queue}"
 
 
 # --- the queue and its workers
@@ -123,7 +120,7 @@ def unserved(facts: JobFacts) -> Iterator[JobReason]:
             f'no live worker serves queue "{facts.queue}": {serve}'
             f"{others_text(facts.live)}",
             "Start a worker for the queue, or move its jobs: durio queues move.",
-            worker_command(facts),
+            worker_command(facts.queue),
         )
     elif not facts.able and facts.job.parked_at is None:
         yield JobReason(
@@ -137,7 +134,7 @@ def unserved(facts: JobFacts) -> Iterator[JobReason]:
             "workers_draining",
             f"every worker that could run it is stopping: {workers_text(facts.able)}",
             "Start another worker.",
-            worker_command(facts),
+            worker_command(facts.queue),
         )
 
 
@@ -177,7 +174,7 @@ def in_line(facts: JobFacts) -> Iterator[JobReason]:
             "workers_busy",
             f"all slots are taken: {workers} run {counted(running, 'job')}; {place}",
             "Wait, or start another worker.",
-            worker_command(facts),
+            worker_command(facts.queue),
         )
     else:
         yield JobReason(
@@ -256,10 +253,8 @@ def unknown_wait(facts: JobFacts) -> Iterator[JobReason]:
     yield from no_worker(facts)
     yield JobReason(
         "blocked",
-        "it waits for a limit or for entries of a log: all limits that are known here let it "
-        "pass, and a live worker lets it go within a second",
-        "If it stays so, ask again where the code of its task is: a function may be the "
-        "key of a limit.",
+        "it waits for entries of a log, or all its limits let it pass and a live worker lets "
+        "it go within a second",
     )
 
 

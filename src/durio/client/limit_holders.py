@@ -1,13 +1,11 @@
 """Which jobs hold the places of gates: for `admin/limits`.
 
-A store does not say so; the gates of running and ready jobs are computed again from their
-arguments, as for `durio why`.
+A store does not list the holders of a gate; they are looked for among running and ready jobs.
 """
 
 from collections.abc import Collection
 
-from durio.client.explain_limits import GateNames, LimitsClient, candidates
-from durio.client.task_by_name import published_tasks
+from durio.client.explain_limits import candidates
 from durio.model.ids import id_text
 from durio.ports.store import Store
 
@@ -15,13 +13,13 @@ HOLDERS_MAX = 20  # of one gate
 
 
 async def holders_of(
-    client: LimitsClient, store: Store, namespace: str, gates: Collection[str]
+    store: Store, namespace: str, gates: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the ids of jobs that hold places of these gates, as far as they are found."""
-    names = GateNames(client, await published_tasks(store, namespace) or {})
     found: dict[str, list[str]] = {gate: [] for gate in gates}
-    for job in await candidates(store, namespace):
-        for name in names.of(job):
+    jobs = await candidates(store, namespace, await store.queues(namespace))
+    for job in await store.gated([job.id for job in jobs]):
+        for name in job.holds:
             if name in found and len(found[name]) < HOLDERS_MAX:
                 found[name].append(id_text(job.id))
     return found

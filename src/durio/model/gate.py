@@ -209,14 +209,16 @@ def is_idle(gate: Gate, now: float) -> bool:
 
 
 def first_gate(gates: Sequence[GateSpec], held: int, after: str = "") -> int | None:
-    """Return the number of the next gate to pass; None if there is none.
+    """Return the number of the next gate to pass, by name; None if there is none.
 
     A gate whose place the job holds is passed already.
     """
+    found: int | None = None
     for number, spec in enumerate(gates):
-        if spec.name > after and not held & 1 << number:
-            return number
-    return None
+        is_left = spec.name > after and not held & 1 << number
+        if is_left and (found is None or spec.name < gates[found].name):
+            found = number
+    return found
 
 
 def kept_places(gates: Sequence[GateSpec], held: int, *lengths: int) -> int:

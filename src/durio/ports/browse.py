@@ -169,6 +169,15 @@ class GateRow(NamedTuple):
     waiting: int  # jobs that stand before it
 
 
+class GatedJob(NamedTuple):
+    """Where a job with gates is."""
+
+    id: bytes
+    gates: tuple[str, ...]  # names, in the order in which it passes them
+    before: str | None  # it stands before this one
+    holds: tuple[str, ...]  # it has a place at these
+
+
 class Browse(Protocol):
     """Read-only queries."""
 
@@ -253,6 +262,14 @@ class Browse(Protocol):
         """Return the gates whose names begin so, in the order of names.
 
         A gate that never had a cap, a rate or a closing time does not exist: jobs pass it.
+        """
+        ...
+
+    async def gated(self, ids: Sequence[bytes]) -> list[GatedJob]:
+        """Return where these jobs are, in this order.
+
+        Jobs without gates, and those that have ended, are left out. A job keeps the gates that it was stored with, whatever its arguments or the code
+        of its task say now.
         """
         ...
 

@@ -7,7 +7,9 @@ import msgspec
 
 from durio.model.codec import json_text
 from durio.model.errors import InvalidOption
-from durio.ports.browse import LaneRow, Query, WorkerRow
+from durio.model.gate import held_at
+from durio.model.ties import load_ties
+from durio.ports.browse import GatedJob, LaneRow, Query, WorkerRow
 from durio.ports.lease import Vitals
 
 PAGE_MAX = 200
@@ -120,3 +122,15 @@ def invalid_mark(mark: str) -> InvalidOption:
     return InvalidOption(
         f"{mark[:40]!r} is not a mark", cure="Pass the mark that `count` returned."
     )
+
+
+def gated_jobs(ids: Sequence[bytes], rows: Iterable[Row]) -> list[GatedJob]:
+    """Convert rows of id, ties, held places and gate, to the order of the ids."""
+    found: dict[bytes, GatedJob] = {}
+    for job_id, ties, held, before in rows:
+        gates = load_ties(ties).gates
+        names = tuple(sorted(spec.name for spec in gates))
+        if names:
+            holds = tuple(sorted(held_at(gates, held)))
+            found[job_id] = GatedJob(job_id, names, before, holds)
+    return [found[job_id] for job_id in ids if job_id in found]

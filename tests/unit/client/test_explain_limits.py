@@ -11,7 +11,8 @@ from durio.model.effects import Effects
 from durio.model.explanation import JobReason, moment
 from durio.model.gate import GateChange
 from durio.model.gate_rule import GateChoice
-from durio.ports.control import AuditNote
+from durio.model.ids import id_bytes
+from durio.ports.control import AuditNote, MoveJobs, RetryJobs
 from tests.unit.app.app_harness import virtual, working
 
 NOTE = AuditNote("app", "ann", "set limit", "x")
@@ -205,9 +206,8 @@ async def test_a_function_that_is_elsewhere(app: App) -> None:
     other.state = app.state
     jobs = await send.enqueue_many([("a",)] * 2)
     assert (await why(jobs[1])).code == "limit_reached"
-    explained = await (await other.job(jobs[1].id)).explain()
-    assert [reason.code for reason in explained.reasons][-1] == "blocked"
-    assert "it waits for a limit" in explained.reasons[-1].text
+    reason = await why(await other.job(jobs[1].id))
+    assert reason.text.startswith('limit send for "a" is 1/1: ')
 
 
 @virtual
@@ -241,3 +241,77 @@ async def test_a_limit_whose_name_is_long(app: App) -> None:
     reason = await why(jobs[1])
     assert f'limit {name} for "a" is 1/1' in reason.text
     assert reason.command == f"durio limits set {name} 2"
+
+
+@virtual
+async def test_limits_that_are_no_longer_in_the_code(app: App) -> None:
+    @app.task(name="send", limits=[Concurrency(1, key="tenant")])
+    async def send(tenant: str) -> None: ...
+
+    jobs = await send.enqueue_many([("a",)] * 2)
+    newer = App(app.url, name=app.name, clock=app.clock)
+    newer.state = app.state
+
+    @newer.task(name="send", limits=[Concurrency(9, key="to", name="other")])
+    async def send_later(to: str = "") -> None: ...
+
+    reason = await why(await newer.job(jobs[1].id))
+    assert reason.text.startswith('limit send for "a" is 1/1: job ')
+
+
+@virtual
+async def test_a_job_that_was_retried_with_other_arguments(app: App) -> None:
+    @app.task(name="send", limits=[Concurrency(1, key="to")])
+    async def send(to: str) -> None: ...
+
+    jobs = await send.enqueue_many([("a",)] * 2)
+    store = await app.store()
+    edit = RetryJobs(b'[[],{"to":"b"}]')
+    await jobs[1].cancel()
+    await store.act([id_bytes(jobs[1].id)], edit)
+    assert 'limit send for "a" is 1/1: ' in (await why(jobs[1])).text
+
+
+@virtual
+async def test_the_turns_of_the_queue_that_a_job_came_from(app: App) -> None:
+    @app.task(name="work", fair_by="tenant")
+    async def work(tenant: str) -> None: ...
+
+    jobs = await work.enqueue_many([("big",)] * 17)
+    await (await app.store()).act([id_bytes(jobs[16].id)], MoveJobs("app:other"))
+    reason = await why(jobs[16])
+    assert 'of "big" with priority 5 are ready in queue "default"' in reason.text
+    assert reason.command == "durio limits set fair:default 17"
+
+
+@virtual
+async def test_a_limit_that_the_job_has_passed_is_not_named(app: App) -> None:
+    rate = Rate("1/h", key="to", burst=2, name="rate")
+
+    @app.task(name="send", limits=[rate, Concurrency(1)])
+    async def send(to: str) -> None: ...
+
+    jobs = await send.enqueue_many([("a",)] * 3)
+    assert (await why(jobs[1])).text.startswith("limit send-2 is 1/1: ")
+    reasons = (await jobs[2].explain()).blocking
+    assert [each.code for each in reasons[:2]] == ["rate_reached", "limit_reached"]
+
+
+@virtual
+async def test_a_place_that_a_paused_or_unserved_queue_keeps(app: App) -> None:
+    @app.task(name="send", limits=[Concurrency(1)])
+    async def send() -> None: ...
+
+    holder = await send.options(queue="slow").enqueue()
+    job = await send.enqueue()
+    assert (await why(job)).command == "durio limits set send 2"
+    async with working(app, queues=["default"]):
+        await app.clock.sleep(1.0)
+        reason = await why(job)
+        place = f'1/1: job {holder.id} (ready in queue "slow", which '
+        assert f"{place}no live worker serves)" in reason.text
+        assert (reason.command or "").endswith(" -q slow")
+        await app.queue("slow").pause()
+        reason = await why(job)
+        assert f"{place}is paused)" in reason.text
+        assert reason.command == "durio queues resume slow"

@@ -16,6 +16,7 @@ from durio.model.names import namespace_span
 from durio.ports.browse import (
     AuditLine,
     DeathCount,
+    GatedJob,
     GateRow,
     LaneRow,
     Page,
@@ -25,6 +26,7 @@ from durio.ports.browse import (
 from durio.stores.browsing import (
     EVERY_LANE,
     PAGE_MAX,
+    gated_jobs,
     invalid_cursor,
     lane_rows,
     worker_row,
@@ -218,6 +220,7 @@ def stored_job_of(row: Row) -> StoredJob:
 
 
 READ_STATES = statement("read_states")
+READ_GATED = statement("read_gated")
 READ_IDS = statement("read_ids")
 COUNT_JOBS_BEFORE = statement("count_jobs_before")
 READ_LANES = statement("read_lanes")
@@ -317,6 +320,13 @@ class PostgresBrowse(PostgresCapability):
 
     async def gates(self, prefix: str, *, limit: int) -> list[GateRow]:
         return await read_gates(self.context, prefix, limit)
+
+    async def gated(self, ids: Sequence[bytes]) -> list[GatedJob]:
+        found: list[GatedJob] = []
+        for some in chunks(ids):
+            rows = await self.context.connections.read(READ_GATED, some)
+            found += gated_jobs(some, rows)
+        return found
 
     async def audit(
         self, namespace: str | None, *, limit: int, before: int | None = None

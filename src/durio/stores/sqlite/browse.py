@@ -16,6 +16,7 @@ from durio.model.names import namespace_span
 from durio.ports.browse import (
     AuditLine,
     DeathCount,
+    GatedJob,
     GateRow,
     LaneRow,
     Page,
@@ -26,6 +27,7 @@ from durio.ports.records import is_storable
 from durio.stores.browsing import (
     EVERY_LANE,
     PAGE_MAX,
+    gated_jobs,
     invalid_cursor,
     lane_rows,
     worker_row,
@@ -43,6 +45,7 @@ READ_BLOCKED_JOBS = statement("read_blocked_jobs")
 READ_JOBS_BEFORE_GATES = statement("read_jobs_before_gates")
 READ_PASSED_JOBS = statement("read_passed_jobs")
 READ_STATES = statement("read_states")
+READ_GATED = statement("read_gated")
 READ_IDS = statement("read_ids")
 COUNT_JOBS_BEFORE = statement("count_jobs_before")
 READ_LANES = statement("read_lanes")
@@ -179,6 +182,11 @@ class SqliteBrowse(SqliteCapability):
         return await self.context.reader.read(
             lambda db: read_gates(db, prefix, limit, now)
         )
+
+    async def gated(self, ids: Sequence[bytes]) -> list[GatedJob]:
+        wanted = json_text([job_id.hex() for job_id in ids])
+        rows = await self.context.reader.read(lambda db: db.rows(READ_GATED, (wanted,)))
+        return gated_jobs(ids, rows)
 
     async def audit(
         self, namespace: str | None, *, limit: int, before: int | None = None

@@ -129,7 +129,7 @@ async def show_limit(
     gates = sorted(await store.gates(known.gates, limit=GATES_READ), key=place_of)
     gates = [gate for gate in gates if after is None or place_of(gate) > after]
     shown = gates[:limit]
-    holders = await holders_of(app, store, app.name, [gate.name for gate in shown])
+    holders = await holders_of(store, app.name, [gate.name for gate in shown])
     more = place_text(shown[-1]) if len(gates) > limit else None
     return LimitView(
         limit=item_of(await limit_row(store, known), known),

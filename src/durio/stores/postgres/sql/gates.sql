@@ -72,6 +72,13 @@ from {schema}.gate as g
 where g.name >= :prefix::text and g.name < :end::text
 order by g.name limit :limit::int4
 
+-- name: read_gated(ids)
+select j.id, j.ties, coalesce(j.held, 0), (
+  select q.gate from {schema}.gate_queue as q where q.id = j.id
+)
+from {schema}.job as j
+where j.id = any(:ids::uuid[]) and j.ties is not null
+
 -- name: prune_gates(after, limit, now, idle_seconds)
 -- only here: SQLite's writer looks at each gate.
 -- Among the next `limit` gates, deletes those that a new one would equal. Returns the last name

@@ -22,6 +22,13 @@ select name, cap, used, rate, burst, tokens, at, until,
   (select count(*) from gated where gated.gate = gate.name)
 from gate where name >= :first and name < :end order by name limit :limit
 
+-- name: read_gated(ids)
+-- `ids` is a JSON list of ids in hexadecimal.
+select job.id, job.ties, coalesce(gated.held, 0), gated.gate
+from job left join gated using (seq)
+where job.id in (select unhex(value) from json_each(:ids)) and job.ties is not null
+  and job.state < 4
+
 -- name: find_due_gates(now, limit)
 -- only here: functions of PostgreSQL do this (`pass_gates`, `settle_gates`).
 select name from gate where due <= :now order by due limit :limit
