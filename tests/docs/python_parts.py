@@ -9,6 +9,7 @@ from durio.app.app import App
 from durio.app.batch_tasks import BatchTask, SyncBatchTask
 from durio.app.embed import EmbeddedWorker
 from durio.app.lifespan import Lifespan
+from durio.app.mounting import Dashboard
 from durio.app.named_task import NamedTask
 from durio.app.schedule_decorator import ScheduleDecorator
 from durio.app.task_decorator import TaskDecorator
@@ -59,6 +60,7 @@ from durio.model.tick import Tick
 from durio.queues import Queue
 from durio.telemetry.breaker_events import BreakerEvent
 from durio.testing import Box, BoxClock, BoxJob
+from durio.web import User
 from durio.worker.context import Context
 from durio.worker.middleware import HookEvent, Hooks
 from durio.worker.transaction import TaskTransaction
@@ -119,6 +121,7 @@ BOX_CLOCK_INTERNAL = frozenset(
         "sleep",
         "random",
         "new_id",
+        "secret_bytes",
     ]
 )
 LINK_INTERNAL = frozenset({"source"})
@@ -126,6 +129,7 @@ PLAN_INTERNAL = LINK_INTERNAL | {"size", "depth", "first_task"}
 KEY_POLICY_INTERNAL = frozenset({"name", "mode", "ttl_seconds", "delay_seconds"})
 
 LOCK_INTERNAL = frozenset({"client", "new_body", "what"})
+USER_INTERNAL = frozenset({"sees_payloads", "has", "sees"})
 SHOWN = [
     Shown(App, "app", is_made=True, internal=APP_INTERNAL),
     Shown(TaskDecorator, "app.task"),
@@ -148,6 +152,8 @@ SHOWN = [
     Shown(Backfill, "backfill", "`await app.schedules.backfill(...)` returns it."),
     Shown(Tick, "ctx.tick"),
     Shown(Cron, "cron", is_made=True, internal=frozenset({"_runs"})),
+    Shown(Dashboard, "dashboard", "`app.dashboard(...)` returns it."),
+    Shown(User, "user", is_made=True, internal=USER_INTERNAL),
     Shown(CronRun, "run", "`cron.preview(...)` returns a list of them."),
     Shown(EmbeddedWorker, "worker", "`app.worker()` returns it."),
     Shown(Lifespan, "app.lifespan"),
@@ -274,7 +280,7 @@ ALIKE = {
 # Page -> its parts -> the classes, functions and values in each, in this order.
 PAGES = {
     "python.md": {
-        "python_app": "App TaskDecorator EmbeddedWorker Lifespan",
+        "python_app": "App TaskDecorator",
         "python_tasks": "Task SyncTask TaskWithOptions NamedTask Signature",
     },
     "python-jobs.md": {
@@ -302,6 +308,9 @@ PAGES = {
         "python_schedules": "ScheduleDecorator Schedules Schedule HandledTick Backfill "
         "Tick",
         "python_cron": "Cron CronRun",
+    },
+    "python-web.md": {
+        "python_web": "Lifespan EmbeddedWorker Dashboard User",
     },
     "python-testing.md": {
         "python_testing": "testing Box BoxClock BoxJob durio_box",

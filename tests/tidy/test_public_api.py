@@ -31,6 +31,7 @@ PUBLIC = {
     "durio.queues": "queues.py",
     "durio.schedules": "schedules.py",
     "durio.testing": "testing/__init__.py",
+    "durio.web": "web/__init__.py",
 }
 PUBLIC_NAMES_MAX = 30
 

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from durio.app.mounting import MountingApp
 from durio.model.options import CallOptions
 from durio.model.quantities import Duration
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from durio.model.schedule_checks import CronChoices, IntervalChoices
 
 
-class SchedulingApp:
+class SchedulingApp(MountingApp):
     """The part of an App that declares and stores schedules."""
 
     _schedules: "Schedules | None" = None

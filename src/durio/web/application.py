@@ -1,19 +1,23 @@
 """The dashboard of an App, as one ASGI application."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from durio.model.errors import InvalidOption
 from durio.model.version import __version__
 from durio.web.access.authentication import Authentication
 from durio.web.api.routers import PREFIX, ROUTERS
 from durio.web.guard import Guard
+from durio.web.mount import is_plain, path_inside
 from durio.web.options import DashboardOptions
 from durio.web.pages import Pages
 from durio.web.problems import PROBLEM_ANSWERS, handle_problems
 from durio.web.roles import checked_routes
 from durio.web.site import Site
+from durio.web.wsgi import WsgiDashboard
 
 if TYPE_CHECKING:
     from durio.app.app import App
@@ -31,6 +35,7 @@ class DashboardApplication:
         self.site = Site(app, options or DashboardOptions())
         self.routes = checked_routes(ROUTERS, PREFIX)
         self.api = build_api()
+        self.wsgi = WsgiDashboard(app, self)
         self.guard = Guard(
             self.site, self.api, Pages(self.site), Authentication(self.site)
         )
@@ -44,6 +49,53 @@ class DashboardApplication:
                 await answer_lifespan(receive, send)
             case _:
                 await send({"type": "websocket.close", "code": GOING_AWAY})
+
+    def asgi_at(self, path: str, other: ASGIApp) -> ASGIApp:
+        """Return an ASGI application with the dashboard at a path of another one."""
+        root = checked_path(path)
+
+        async def both(scope: Scope, receive: Receive, send: Send) -> None:
+            inside = path_inside(scope) if scope["type"] == "http" else ""
+            if inside == root or inside.startswith(f"{root}/"):
+                scope = {**scope, "root_path": scope.get("root_path", "") + root}
+                await self(scope, receive, send)
+            else:
+                await other(scope, receive, send)
+
+        return both
+
+    def wsgi_at(self, path: str, other: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a WSGI application with the dashboard at a path of another one."""
+        root = checked_path(path)
+
+        def both(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            inside = environ.get("PATH_INFO", "")
+            if inside != root and not inside.startswith(f"{root}/"):
+                return other(environ, start_response)
+            below = {
+                **environ,
+                "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + root,
+                "PATH_INFO": inside[len(root) :],
+            }
+            return self.wsgi(below, start_response)
+
+        return both
+
+
+def make_dashboard(app: "App", **choices: Any) -> DashboardApplication:
+    """Return the dashboard of an App; raises InvalidOption for a choice that cannot be."""
+    return DashboardApplication(app, DashboardOptions(**choices))
+
+
+def checked_path(path: str) -> str:
+    """Return the path of a mount without a slash at its end."""
+    root = path.rstrip("/")
+    if not root.startswith("/") or not is_plain(root):
+        raise InvalidOption(
+            f"a dashboard cannot be mounted at {path!r:.80}",
+            cure='Give a path such as "/durio".',
+        )
+    return root
 
 
 def build_api() -> FastAPI:
