@@ -58,7 +58,7 @@ class MountingApp:
         It shows and operates the jobs of this App, below any path. Without a login it shows
         nothing. `.wsgi` is the same for Flask and for Django without ASGI.
 
-            api.mount("/durio", app.dashboard(auth=who_is_it))
+            served = app.dashboard(title="The shop")  # api.mount("/durio", served)
         """
         web = importlib.import_module("durio.web.application")
         return web.make_dashboard(
