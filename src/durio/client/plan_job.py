@@ -136,7 +136,10 @@ class PlanJob(Awaitable[R_co]):
         return await self._within(timeout, self._wait_for_end)
 
     async def as_completed(self) -> AsyncIterator[Job[Any]]:
-        """Yield the jobs of the plan as they end, each once, with members that are added."""
+        """Yield the jobs of the plan as they end, each once, with members that are added.
+
+        Jobs that only join the results of a group are not among them.
+        """
         await self._refuse_in_task()
         waiters = await self._client.waiters()
         seen: set[bytes] = set()
@@ -144,7 +147,9 @@ class PlanJob(Awaitable[R_co]):
         try:
             while True:
                 plan = await self._plan()  # jobs that have ended may have added members
-                new = [each for each in plan.ids(plan.numbers) if each not in seen]
+                node = plan.layout.node
+                tasks = [n for n in plan.numbers if node(n).signature is not None]
+                new = [each for each in plan.ids(tasks) if each not in seen]
                 seen.update(new)
                 waits |= {job_id: waiters.final(job_id) for job_id in new}
                 if not waits:

@@ -32,12 +32,14 @@ def test_the_sync_twins_of_a_handle() -> None:
         tree = plan.tree_sync()
         assert [each.id for each in tree.members] == sorted(ended)
         members = group(shop.add.s(n) for n in range(5)).enqueue_sync()
+        jobs = {each.id for each in members.tree_sync().members}
         assert members.tree_sync(members_max=2).hidden == 5
         assert members.cancel_sync() is PlanState.CANCELLED
         assert members.wait_sync() is PlanState.CANCELLED
         assert members.retry_sync() == 6
         box.drain_sync()
         assert members.results_sync(timeout=5) == [1, 2, 3, 4, 5]
+        assert {job.id for job in members.as_completed_sync()} == jobs, "and no join"
 
 
 # --- plans in the places of jobs
