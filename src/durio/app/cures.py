@@ -25,7 +25,8 @@ COMMAND = re.compile(
     r"|schedules (?:ls|(?:show|resume|rm|reset|edit) [\w.:-]++)"
     r"|breakers reset [\w.:-]++"
     r"|queues resume [\w.:-]++|limits (?:show|reset) [\w.:-]++"
-    r"|limits set [\w.:-]++ \d++)(?! --(?:app|store))"
+    r"|limits set [\w.:-]++(?: \d++(?:\.\d++)?+(?:/[\d.]*+[smhd])?+)++"
+    r")(?! --(?:app|store))"
 )
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 SECRET = "***"  # noqa: S105 - what is shown in its place

@@ -60,6 +60,7 @@ class GateFacts(NamedTuple):
     row: GateRow
     holders: list[GateHolder]  # those that were found
     cost: float = 1.0  # of the job
+    is_budget: bool = False
 
 
 class JobFacts(NamedTuple):

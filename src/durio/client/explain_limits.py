@@ -61,7 +61,7 @@ async def limiting_gates(
         limit, key = limit_and_key(name, prefixes)
         cost = estimates.get(name, 1.0)
         shut += [
-            GateFacts(limit, key, row, [], cost)
+            GateFacts(limit, key, row, [], cost, is_budget=name in estimates)
             for row in await store.gates(name, limit=1)
             if row.name == name and row.waiting and not is_passable(row, cost, now)
         ]
@@ -160,18 +160,16 @@ def limit_reason(facts: JobFacts, gate: GateFacts) -> JobReason:
     whose = f' for "{key}"' if key else ""
     verb = "waits" if row.waiting == 1 else "wait"
     waits = f"{counted(row.waiting, 'job')} {verb} there"
-    show = f"durio limits show {limit}"
+    raised = f"durio limits set {limit} {set_arguments(raised_choice(gate))}"
     if row.until is not None and row.until > facts.now:
         until = moment(row.until)
         text = f"limit {limit}{whose} is closed until {until}; {waits}"
-        return JobReason("limit_closed", text, "Wait.", show)
+        return JobReason("limit_closed", text, "Wait.", f"durio limits show {limit}")
     if row.cap is None or row.used < row.cap:
         until = moment(facts.now + seconds_until(row, gate.cost))
         pace = rate_text(row.rate or 0.0)
         text = f"limit {limit}{whose} lets {pace} start: none until {until}; {waits}"
-        return JobReason("rate_reached", text, "Wait, or raise the limit.", show)
-    choice = GateChoice(row.cap + 1, row.rate, row.burst)
-    raised = f"durio limits set {limit} {set_arguments(choice)}"
+        return JobReason("rate_reached", text, "Wait, or raise the limit.", raised)
     if limit.startswith(FAIR_LIMIT):
         priority = PRIORITY_MAX - facts.job.rank
         queue = limit.removeprefix(FAIR_LIMIT)
@@ -196,6 +194,16 @@ def limit_reason(facts: JobFacts, gate: GateFacts) -> JobReason:
                 "limit_reached", text, unblock, worker_command(holder.queue)
             )
     return JobReason("limit_reached", text, "Wait, or raise the limit.", raised)
+
+
+def raised_choice(gate: GateFacts) -> GateChoice:
+    """Return a place more, if there is none; else twice the rate."""
+    cap, used, rate, burst = gate.row[1:5]
+    if cap is not None and used >= cap:
+        return GateChoice(cap + 1, rate, burst)
+    if rate is not None:
+        return GateChoice(cap, 2 * rate, 2 * burst if gate.is_budget else burst)
+    return GateChoice(cap, rate, burst)
 
 
 def holders_text(gate: GateFacts) -> str:

@@ -28,6 +28,25 @@ def test_cure_names_the_app_that_a_command_loaded() -> None:
     assert again == completed(" --app shop.jobs:app")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "durio limits set send 6",
+        "durio limits set queue:mail 2 100/m --burst 20.5",
+        "durio limits set send 1/0.25d",
+        "durio limits set tokens 2000000/d --burst 1e+15",
+    ],
+)
+def test_cure_keeps_the_values_of_a_command_together(command: str) -> None:
+    app = App(SERVER, name="shop")
+    app.origin = "jobs:app"
+    for after in ("", ".", ", or wait"):
+        found = with_flags(command + after, app)
+        assert found.replace(" --app jobs:app", "") == command + after
+        words = found.split()
+        assert words[words.index("--app") - 1] in command.split()
+
+
 def test_cure_names_the_module_of_an_app(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("shop_jobs")
     module.tasks = App(SERVER, name="shop")  # type: ignore[attr-defined]

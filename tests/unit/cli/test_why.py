@@ -28,9 +28,10 @@ from tests.unit.cli.terminal import Terminal
 
 T = TypeVar("T")
 CODE = """
-from durio import App
+from durio import App, Concurrency
+from durio.limits import Breaker
 
-app = App({url!r}, name="shop")
+app = App({url!r}, name="shop", breakers=[Breaker("smtp")])
 
 @app.task
 async def resize(path: str = "a", width: int = 100) -> str:
@@ -40,6 +41,18 @@ async def resize(path: str = "a", width: int = 100) -> str:
 
 @app.task(queue="mail")
 async def send(text: str = "hi") -> None:
+    pass
+
+@app.task(limits=[Concurrency(1, name="one")])
+async def single() -> None:
+    pass
+
+@app.task(fair_by="tenant")
+async def fair(tenant: str = "a") -> None:
+    pass
+
+@app.task(breaker="smtp")
+async def mail() -> None:
     pass
 """
 APP = ("--app", "shop")
@@ -263,6 +276,28 @@ def in_chain(shop: Shop, **options: Any) -> str:
     return shop.do(enqueue)
 
 
+@situation("limit_reached", "blocked")
+def its_limit_is_reached(shop: Shop) -> str:
+    shop.enqueue("single")
+    return shop.enqueue("single")
+
+
+@situation("fair_turn", "blocked")
+def others_have_their_turn(shop: Shop) -> str:
+    async def enqueue(app: App, store: Store) -> str:
+        del store
+        jobs = await app.named("shop.fair").enqueue_many([()] * 17)
+        return jobs[16].id
+
+    return shop.do(enqueue)
+
+
+@situation("breaker_open", "ready")
+def its_breaker_is_open(shop: Shop) -> str:
+    shop.terminal.ok("breakers", "open", "smtp", *APP)
+    return shop.enqueue("mail")
+
+
 # --- running, and ended
 
 
@@ -314,6 +349,8 @@ def check(shop: Shop, name: str) -> None:
     if name == "waits_for_a_delayed_job":
         shop.work()
     assert shop.state(job) == after
+    if after == "blocked":  # until a worker lets it go
+        assert shop.why(job)["reasons"][0]["code"] != code
     if after == "ready":  # nothing else holds it back
         shop.work()
         assert shop.state(job) == "done"

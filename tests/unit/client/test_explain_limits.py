@@ -68,7 +68,7 @@ async def test_a_rate_until_a_time(app: App) -> None:
     assert reason.code == "rate_reached"
     assert "limit send lets 2/h start: none until " in reason.text
     assert ":30:00Z; 2 jobs wait there" in reason.text
-    assert reason.command == "durio limits show send"
+    assert reason.command == "durio limits set send 4/h"
 
 
 @virtual
@@ -79,6 +79,7 @@ async def test_a_budget_that_is_spent(app: App) -> None:
     jobs = await ask.enqueue_many([("ann",), ("ann",)])
     reason = await why(jobs[1])
     assert 'limit tokens for "ann" lets 100/d start' in reason.text
+    assert reason.command == "durio limits set tokens 200/d --burst 200"
 
 
 @virtual
