@@ -47,8 +47,16 @@ class DashboardApplication:
                 await self.guard(scope, receive, send)
             case "lifespan":
                 await answer_lifespan(receive, send)
+                self.end_streams()
             case _:
                 await send({"type": "websocket.close", "code": GOING_AWAY})
+
+    def end_streams(self) -> None:
+        """End all open streams: call it when a server begins to stop.
+
+        uvicorn waits for open answers before it ends a lifespan.
+        """
+        self.site.end_streams()
 
     def asgi_at(self, path: str, other: ASGIApp) -> ASGIApp:
         """Return an ASGI application with the dashboard at a path of another one."""

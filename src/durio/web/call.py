@@ -1,7 +1,7 @@
 """One request of the API: who asks, of which App, and how it is audited."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from durio.model.names import namespace_of, queue_of
@@ -20,10 +20,19 @@ class WebCall:
     """What a route needs to know; routes get it as their first parameter."""
 
     def __init__(
-        self, site: "Site", identity: Identity, *, address: str, browser: str, root: str
+        self,
+        site: "Site",
+        identity: Identity,
+        *,
+        address: str,
+        browser: str,
+        root: str,
+        still_valid: Callable[[], Awaitable[bool]],
     ) -> None:
         self.site = site
         self.identity = identity
+        # Whether the credential still means the same user with the same rights.
+        self.still_valid = still_valid
         self.address = address  # of the browser, also behind trusted proxies
         self.browser = browser
         self.root = root  # the path of the mount

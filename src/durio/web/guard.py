@@ -127,12 +127,17 @@ class Guard:
         if identity is None:
             raise not_logged_in(with_basic=self.site.options.is_basic)
         browser = " ".join(header_values(scope, b"user-agent"))[:BROWSER_CHARS_MAX]
+
+        async def still_valid() -> bool:
+            return await self.authentication.identity_of(scope, origin) == identity
+
         return WebCall(
             self.site,
             identity,
             address=origin.address,
             browser=browser,
             root=root_path(scope),
+            still_valid=still_valid,
         )
 
 

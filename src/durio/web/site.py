@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from durio.model.failure import failure_of
 from durio.web.by_loop import ByLoop
+from durio.web.feeds import Feeds
 from durio.web.figures import Figures
 from durio.web.options import DashboardOptions
 from durio.web.queue_figures import QueueFigures
@@ -21,11 +22,23 @@ class Site:
         self.options = options
         self.queue_figures = QueueFigures()
         self.loop_figures = ByLoop(lambda: Figures(app))
+        self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))
 
     @property
     def figures(self) -> Figures:
         """The figures that all requests of this event loop share."""
         return self.loop_figures.here()
+
+    @property
+    def feeds(self) -> Feeds:
+        """The producers of the streams of this event loop."""
+        return self.loop_feeds.here()
+
+    def end_streams(self) -> None:
+        """End all streams; a server that stops waits for them. From any thread."""
+        for loop, feeds in list(self.loop_feeds.parts.items()):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(feeds.end)
 
     async def store(self) -> "Store":
         """Return the open store of the App."""

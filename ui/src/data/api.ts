@@ -438,6 +438,11 @@ export interface PlanView {
   actions: Record<string, string | null>;
 }
 
+export interface PollAnswer {
+  events: Record<string, unknown>[];
+  since: string;
+}
+
 export interface Problem {
   type: string;
   title: string;

@@ -12,6 +12,7 @@ from durio.web.api import (
     plans,
     queues,
     schedules,
+    stream,
     tasks,
     workers,
 )
@@ -29,4 +30,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     breakers.router,
     schedules.router,
     plans.router,
+    stream.router,
 )
