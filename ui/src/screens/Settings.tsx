@@ -34,7 +34,7 @@ export function Settings() {
             {settings.error && <Problem error={settings.error} retry={settings.reload} />}
             {settings.isSlow && <Skeleton />}
             {settings.data && (
-              <div class="scroll">
+              <div class="scroll" tabIndex={0}>
                 <table class="tbl">
                   <thead>
                     <tr>

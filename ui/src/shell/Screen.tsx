@@ -1,8 +1,11 @@
 /** Which component shows which address. */
-import type { ComponentType } from "preact";
+import type { ComponentChildren, ComponentType } from "preact";
+import { useErrorBoundary } from "preact/hooks";
+
+import { ApiError } from "../data/client";
 
 import { route } from "../router";
-import { Empty } from "../parts/states";
+import { Empty, Problem } from "../parts/states";
 import { Head } from "../parts/basics";
 import { rich, t } from "../text";
 import { Audit } from "../screens/Audit";
@@ -42,6 +45,23 @@ const ONES = new Map<string, ComponentType<{ name: string }>>([
 ]);
 
 export function Screen() {
+  const { screen, rest } = route.value;
+  return (
+    <Guarded key={`${screen}/${rest}`}>
+      <Chosen />
+    </Guarded>
+  );
+}
+
+/** A screen that fails says so; the frame and the other screens go on. */
+function Guarded({ children }: { children: ComponentChildren }) {
+  const [error, again] = useErrorBoundary((thrown: unknown) => console.error(thrown));
+  if (!error) return <>{children}</>;
+  const text = error instanceof Error ? error.message : String(error);
+  return <Problem error={new ApiError(0, "page", t("problem.screen"), text, t("problem.screen_cure"))} retry={again} />;
+}
+
+function Chosen() {
   const { screen, rest } = route.value;
   const One = rest ? ONES.get(screen) : undefined;
   if (One) return <One key={rest} name={rest} />;
