@@ -192,6 +192,22 @@ async def there_is_one_leader_and_its_token_only_grows(scene: Scene) -> None:
 
 
 @chapter.promise()
+async def the_lead_of_a_worker_that_has_gone_is_free(scene: Scene) -> None:
+    """At once after it has left, or was rescued; its token grows all the same."""
+    store, token = scene.store, 0
+    for gone in (scene.store.leave, scene.lose):
+        leader, heir = await scene.worker(), await scene.worker()
+        led = await store.lead("upkeep", leader, 10.0)
+        assert led is not None
+        assert led > token
+        assert await store.lead("upkeep", heir, 10.0) is None
+        await gone(leader)
+        token = await store.lead("upkeep", heir, 10.0) or 0
+        assert token > led
+        await store.leave(heir)
+
+
+@chapter.promise()
 async def leaders_of_different_things_do_not_meet(scene: Scene) -> None:
     """Each lease of a leader has a name."""
     one, two = await scene.worker(), await scene.worker()

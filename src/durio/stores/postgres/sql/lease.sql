@@ -60,6 +60,7 @@ for update of r
 
 -- name: take_lease(name, worker, seconds, now)
 -- Leadership: takes or renews the lease if it is free, expired or already held by this worker.
+-- A holder that has left or was rescued leads no more.
 insert into {schema}.lease as l (name, holder, token, expires_at)
 values (:name::text, :worker::int4, 1, :seconds::float8 + coalesce(
   :now::float8, extract(epoch from clock_timestamp())::float8
@@ -68,6 +69,9 @@ on conflict (name) do update
 set holder = excluded.holder, token = l.token + (l.holder <> excluded.holder)::int4,
   expires_at = excluded.expires_at
 where l.holder = excluded.holder or l.expires_at <= excluded.expires_at - :seconds::float8
+  or not exists (
+    select 1 from {schema}.worker as w where w.id = any(array[l.holder]) and not w.rescued
+  )
 returning token
 
 -- name: find_old_workers(namespace, protocol, now)

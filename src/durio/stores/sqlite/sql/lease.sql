@@ -48,13 +48,14 @@ order by seq limit :limit
 
 -- name: take_lease(name, holder, boot, now, expires_at)
 -- A named lease, for leaders. The token grows with every change of the holder. Times are
--- monotonic seconds.
+-- monotonic seconds. A holder that has left or was rescued leads no more.
 insert into lease (name, holder, token, boot, expires_at)
 values (:name, :holder, 1, :boot, :expires_at)
 on conflict (name) do update
 set holder = :holder, token = token + (holder <> :holder), boot = :boot,
   expires_at = :expires_at
 where holder = :holder or boot <> :boot or expires_at <= :now
+  or not exists (select 1 from worker where id = lease.holder and not rescued)
 returning token
 
 -- name: find_workers_to_wake(namespace)
