@@ -11,13 +11,15 @@ const CHORD_MS = 1200;
 const layers: (() => KeyMap)[] = [];
 let chordAt = 0;
 
-/** Answer keys while the component is shown. `g q` is a chord; `Ctrl k` needs the key held. */
-export function useKeys(keys: KeyMap): void {
+/** Answer keys while the component is shown. `g q` is a chord; `Ctrl k` needs the key held.
+ * Those of the page itself are the base: every screen's win over them. */
+export function useKeys(keys: KeyMap, { isBase = false } = {}): void {
   const held = useRef(keys);
   held.current = keys;
   useEffect(() => {
     const layer = () => held.current;
-    layers.push(layer);
+    if (isBase) layers.unshift(layer);
+    else layers.push(layer);
     return () => {
       layers.splice(layers.indexOf(layer), 1);
     };

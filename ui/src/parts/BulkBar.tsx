@@ -4,6 +4,7 @@ import type { Job } from "../data/schema";
 import { useKeys } from "../keys";
 import { t } from "../text";
 import { Act } from "./actions";
+import { isState } from "./basics";
 import { actOnChosen } from "./Confirm";
 import { Icon, type Shape } from "./Icon";
 import type { Rows } from "./rows";
@@ -21,11 +22,13 @@ interface BulkBarProps {
   /** How many match in all, as text; what to do with them. */
   matching?: string;
   onMatching?: (verb: JobVerb) => void;
+  /** The states that match may have; none: any. */
+  states?: readonly string[];
   isAll: boolean;
   onAll: (isAll: boolean) => void;
 }
 
-export function BulkBar({ rows, onDone, matching, onMatching, isAll, onAll }: BulkBarProps) {
+export function BulkBar({ rows, onDone, matching, onMatching, states = [], isAll, onAll }: BulkBarProps) {
   const { chosen, current } = rows;
   const subjects = chosen.length > 0 ? chosen : current ? [current] : [];
   const clear = () => {
@@ -45,7 +48,8 @@ export function BulkBar({ rows, onDone, matching, onMatching, isAll, onAll }: Bu
   useKeys(Object.fromEntries(VERBS.map((verb) => [LOOK[verb].key, () => act(verb)])));
   if (chosen.length === 0 && !isAll) return null;
 
-  const verbs = VERBS.filter((verb) => isAll || chosen.some((job) => applies(verb, job.state)));
+  const mayMatch = (verb: JobVerb) => states.length === 0 || states.some((state) => isState(state) && applies(verb, state));
+  const verbs = VERBS.filter((verb) => (isAll ? mayMatch(verb) : chosen.some((job) => applies(verb, job.state))));
   return (
     <div class="bulk" role="toolbar" aria-label={t("bulk.label")}>
       <b>{isAll ? t("bulk.all_chosen", { count: matching ?? "" }) : t("bulk.chosen", { n: chosen.length })}</b>

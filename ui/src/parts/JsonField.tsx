@@ -46,6 +46,8 @@ export function problemOf(text: string, kind: JsonFieldProps["kind"]): string | 
 export interface Argument {
   name: string;
   type: string;
+  /** The JSON type, such as `integer`; empty if there are several. */
+  kind: string;
   fallback: string | null;
   isNeeded: boolean;
 }
@@ -59,8 +61,20 @@ export function argumentsOf(schema: string | null | undefined): Argument[] {
   const needed = new Set(required?.kind === "array" ? required.items.map(textOf) : []);
   return properties.entries.map(([name, each]) => {
     const fallback = entry(each, "default");
-    return { name, type: typeOf(each), fallback: fallback && oneLine(fallback), isNeeded: needed.has(name) };
+    const type = entry(each, "type");
+    const kind = type?.kind === "string" ? type.value : "";
+    return { name, type: typeOf(each), kind, fallback: fallback && oneLine(fallback), isNeeded: needed.has(name) };
   });
+}
+
+const EMPTY = new Map([["string", '""'], ["integer", "0"], ["number", "0"], ["boolean", "false"], ["array", "[]"], ["object", "{}"], ["null", "null"]]);
+
+/** Return JSON to begin with: the arguments that a task needs, with empty values. */
+export function templateOf(schema: string | null | undefined): string {
+  const needed = argumentsOf(schema).filter((each) => each.isNeeded);
+  if (needed.length === 0) return "{}";
+  const lines = needed.map((each) => `  ${JSON.stringify(each.name)}: ${EMPTY.get(each.kind) ?? '""'}`);
+  return `{\n${lines.join(",\n")}\n}`;
 }
 
 /** The arguments of a task, with their types. */

@@ -1,5 +1,5 @@
 /** Make a job: a task and its arguments. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { type ApiError, type Page, send } from "../data/client";
 import type { Task } from "../data/schema";
@@ -7,7 +7,7 @@ import { asApiError, useData } from "../data/use";
 import { closeDialog, Dialog } from "../parts/Dialog";
 import { Button } from "../parts/actions";
 import { Icon } from "../parts/Icon";
-import { ArgsHint, JsonField, problemOf } from "../parts/JsonField";
+import { ArgsHint, JsonField, problemOf, templateOf } from "../parts/JsonField";
 import { toast } from "../parts/toasts";
 import { visible } from "../names";
 import { navigate, toOne } from "../router";
@@ -22,13 +22,22 @@ interface EnqueueProps {
 export function Enqueue({ task: first, kwargs: start = "{}" }: EnqueueProps) {
   const [task, setTask] = useState(first);
   const [kwargs, setKwargs] = useState(start);
+  const [isTyped, setTyped] = useState(false);
   const [more, setMore] = useState({ queue: "", priority: "", delay: "", key: "" });
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
   const tasks = useData<Page<Task>>("tasks", { limit: 200 }).data?.items ?? [];
   const chosen = tasks.find((each) => each.name === task);
+  const template = chosen ? templateOf(chosen.args_schema_json) : "{}";
+  useEffect(() => {
+    if (!isTyped) setKwargs(start === "{}" ? template : start);
+  }, [template]);
   const isWrong = problemOf(kwargs, "object") !== null || !task.trim();
 
+  const type = (text: string) => {
+    setTyped(true);
+    setKwargs(text);
+  };
   const submit = async () => {
     setBusy(true);
     try {
@@ -65,7 +74,7 @@ export function Enqueue({ task: first, kwargs: start = "{}" }: EnqueueProps) {
               ))}
             </datalist>
           </label>
-          <JsonField label={t("args.title")} value={kwargs} kind="object" onChange={setKwargs} />
+          <JsonField label={t("args.title")} value={kwargs} kind="object" onChange={type} />
           {chosen && <ArgsHint schema={chosen.args_schema_json} />}
           <details>
             <summary>{t("enqueue.more")}</summary>

@@ -49,7 +49,7 @@ export function Jobs() {
 
   return (
     <>
-      <Head one title={t("nav.jobs")} lede={counts.data && <Lede counts={counts.data} filtered={q !== ""} />}>
+      <Head one title={t("nav.jobs")} lede={counts.data && <Lede counts={counts.data} filtered={without(q, "state") !== ""} />}>
         <Act verb="enqueue" icon="plus" onClick={() => setParams({ new: "1" })}>
           {t("jobs.new")}
         </Act>
@@ -93,6 +93,7 @@ export function Jobs() {
         onDone={list.reload}
         matching={total === null ? "" : formatCount(total)}
         isAll={isAll}
+        states={valuesOf(q, "state")}
         onAll={setAll}
         onMatching={(verb) => void actOnMatching({ verb, q: forVerb(q, verb) }, () => setAll(false))}
       />

@@ -106,7 +106,7 @@ function Queues({ data }: { data: Summary }) {
   return (
     <Section class="c8 flush" title={t("nav.queues")} more={{ text: t("overview.queues.more"), href: hrefOf("queues") }}>
       <div class="scroll">
-        <table class="tbl tight">
+        <table class="tbl tight ov">
           <thead>
             <tr>
               <th>{t("col.queue")}</th>

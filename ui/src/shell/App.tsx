@@ -45,7 +45,7 @@ export function App() {
       paused.value = !paused.value;
     },
     Escape: () => setNavOpen(false),
-  });
+  }, { isBase: true });
 
   return (
     <div class="app">

@@ -6,7 +6,7 @@ import { entries } from "./menu";
 const SHEET: readonly [Key, readonly (readonly [string, Key])[]][] = [
   ["keys.everywhere", [["Ctrl K", "keys.palette"], ["/", "keys.filter"], ["?", "keys.sheet"], ["t", "keys.theme"], ["l", "keys.live"], ["z", "keys.zone"], ["Esc", "keys.close"]]],
   ["keys.lists", [["j", "keys.next"], ["k", "keys.previous"], ["x", "keys.select"], ["Shift X", "keys.range"], ["Ctrl A", "keys.all"], ["Enter", "keys.open"], ["n", "keys.fresh"]]],
-  ["keys.act", [["r", "keys.retry"], ["e", "keys.edit"], ["c", "keys.cancel"], ["p", "keys.pause"], ["d", "keys.discard"], ["y", "keys.copy"]]],
+  ["keys.act", [["r", "keys.retry"], ["b", "keys.run_now"], ["e", "keys.edit"], ["c", "keys.cancel"], ["p", "keys.pause"], ["d", "keys.discard"], ["y", "keys.copy"]]],
   ["keys.query", [["Tab", "keys.take"], ["Enter", "keys.search"], ["Backspace", "keys.drop"]]],
 ];
 
