@@ -38,7 +38,7 @@ from durio.cli.responses import (
 )
 from durio.client.bulk import CountedJobs
 from durio.client.job_query import query_for
-from durio.client.job_view import arguments_of
+from durio.client.job_view import arguments_of, options_of
 from durio.client.plan_retry import NodeRetry, resume_plans
 from durio.client.refused_actions import not_dead
 from durio.model.errors import InvalidArguments, UsageError
@@ -206,6 +206,11 @@ def retry_edited(
     record = selection.run_unscoped(
         lambda app: find_in_app(app, bulk.job_ids[0], selection)
     )
+    if options_of(record).is_chunk:
+        raise UsageError(
+            f"job {id_text(record.id)} makes several calls: its arguments cannot be edited",
+            cure="Retry it as it is, or discard it and enqueue the calls that are left.",
+        )
     if given is None:
         payload = payload_from_editor(selection, record, unchecked=unchecked)
     else:

@@ -136,7 +136,10 @@ def readable(stored: bytes) -> Any:
 
 
 def arguments_of(job: StoredJob) -> tuple[Any, Any]:
+    """Return args and kwargs; of `task.chunks` the calls, each with its own two, and none."""
     match readable(job.payload):
+        case [*calls] if options_of(job).is_chunk:
+            return calls, {}
         case [args, kwargs]:
             return args, kwargs
         case damaged:

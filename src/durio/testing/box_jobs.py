@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from durio.client.job_view import details_of
-from durio.model.codec import decode
+from durio.client.job_view import details_of, options_of
+from durio.model.codec import decode, encode
 from durio.model.errors import InvalidArguments
 from durio.model.job import SCHEDULED, JobDetails, StoredJob
 from durio.ports.browse import Query
@@ -67,9 +67,21 @@ def box_job(stored: StoredJob, handler: Handler | None, retries: int | None) -> 
 
 
 def arguments_by_name(stored: StoredJob, handler: Handler | None) -> dict[str, Any]:
-    """Return the arguments by name, decoded if the task's code is known."""
+    """Return the arguments by name, decoded if the task's code is known.
+
+    Of `task.chunks` these are the calls by number, each with its arguments.
+    """
+    if options_of(stored).is_chunk:
+        calls = [encode(call, stored.task) for call in decode(stored.payload)]
+        return {
+            str(number): by_name(call, handler) for number, call in enumerate(calls)
+        }
+    return by_name(stored.payload, handler)
+
+
+def by_name(payload: bytes, handler: Handler | None) -> dict[str, Any]:
     if handler is not None:
         with suppress(InvalidArguments):  # enqueued by name, and they do not fit
-            return handler.codec.decode_by_name(stored.payload)
-    args, kwargs = decode(stored.payload)
+            return handler.codec.decode_by_name(payload)
+    args, kwargs = decode(payload)
     return {**{str(place): value for place, value in enumerate(args)}, **kwargs}

@@ -325,6 +325,19 @@ def test_other_arguments_are_checked_by_the_code(shop: Terminal, bury: Bury) -> 
     assert shop.json("audit", "ls", *PLACE)["audit"][0]["verb"] == "retry_edited"
 
 
+def test_arguments_of_several_calls_are_shown_and_not_edited(
+    shop: Terminal, bury: Bury
+) -> None:
+    calls = [[["a"], {}], [[], {"path": "b"}]]
+    (job,) = bury(payload=json.dumps(calls).encode(), opts=b'{"is_chunk":true}')
+    shown = shop.json("jobs", "show", job, *PLACE)
+    assert (shown["args"], shown["kwargs"]) == (calls, {})
+    for edit in (("--args", '{"path": "b"}'), ("--args", "[]", "--unchecked")):
+        error = shop.error("dead", "retry", job, *PLACE, *edit, code=2)
+        assert "makes several calls" in error["what"]
+    assert state(shop, job) == "dead"
+
+
 def test_other_arguments_are_checked_by_what_workers_say(
     shop: Terminal, bury: Bury, ended: Ended
 ) -> None:

@@ -241,6 +241,18 @@ def test_jobs_can_be_read_by_a_running_task(box: Box) -> None:
     assert job.result_sync() == 1
 
 
+def test_a_job_of_several_calls_has_the_arguments_of_each(box: Box) -> None:
+    send.chunks([(Address("a"),), (Address("b"), 2)], 2).enqueue_sync()
+    (chunk,) = box.jobs(send)
+    calls = {"0": {"to": Address("a")}, "1": {"to": Address("b"), "copies": 2}}
+    assert chunk.arguments == calls
+    assert chunk.args == [
+        [[], {"to": {"street": "a"}}],
+        [[], {"to": {"street": "b"}, "copies": 2}],
+    ]
+    assert chunk.kwargs == {}
+
+
 def test_jobs_of_another_program_show_their_arguments_as_sent(box: Box) -> None:
     app.enqueue_sync("mail.send", "a@b.c", copies=2)
     (job,) = box.jobs("mail.send")
