@@ -18,7 +18,7 @@ from durio.client.namespaces import apps_in
 from durio.client.plan_actions import cancel_plan, retry_plan
 from durio.client.plan_list import ListedPlan, list_plans
 from durio.client.plan_rows import plan_row, replaced_fields
-from durio.client.plan_view import jobs_of, plan_status, plan_tree
+from durio.client.plan_view import check_not_over, plan_status, plan_tree
 from durio.model.errors import (
     DurioError,
     InvalidPlan,
@@ -27,7 +27,6 @@ from durio.model.errors import (
     WrongState,
 )
 from durio.model.ids import id_bytes, id_text
-from durio.model.job import DONE
 from durio.model.plan_record import PlanState
 from durio.model.quantities import counted
 from durio.ports.plan_reader import StoredPlan
@@ -216,15 +215,7 @@ def cancel_all(
 
     async def change(app: App, plan: StoredPlan) -> dict[str, Any]:
         store = await app.store()
-        before = await current_state(store, plan)
-        # Members of a failed plan may go on: these are cancelled.
-        jobs = await jobs_of(store, plan)
-        is_over = all(state is None or state >= DONE for state in jobs.values())
-        if before.is_final and is_over:
-            raise WrongState(
-                f"plan {id_text(plan.id)} is {before.value} and cannot be cancelled",
-                cure="Only plans with jobs that have not ended can be cancelled.",
-            )
+        before = await check_not_over(store, plan)
         state = await cancel_plan(store, plan.namespace, plan.id, who)
         return {"before": before.value, "state": state.value}
 

@@ -132,4 +132,5 @@ def in_flags(text: str) -> str:
             return "--fixed-delay"
         return f"--{found[1]} {found[3]}" if found[3] else f"--{found[1]}"
 
+    text = text.replace("Give another plan.", "Give another plan: --plan FILE")
     return IN_CODE.sub(flag, text).replace("task.enqueue(...)", "durio enqueue")

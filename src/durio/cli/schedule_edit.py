@@ -21,15 +21,14 @@ from durio.cli.schedule_choices import (
     parse_choices,
 )
 from durio.cli.schedule_link import (
-    edited_link,
     job_options,
     plan_option,
     read_plan,
     take_options,
-    task_link,
 )
 from durio.cli.schedule_output import next_text
 from durio.client.schedule_details import differences
+from durio.client.schedule_link import edited_link, task_link
 from durio.client.schedule_store import StoredSchedule, read_schedule, store_now
 from durio.client.schedule_view import Schedule, first_task, schedule_view
 from durio.model.errors import (

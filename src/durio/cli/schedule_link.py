@@ -1,22 +1,18 @@
 """What a schedule of the command line runs: a task with options of its jobs, or a plan."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from durio.app.app import App
 from durio.cli.apps import with_options as with_click_options
 from durio.cli.enqueue import flag_options, parse_flag, parse_json
 from durio.client.schedule_link import NOT_SCHEDULED
-from durio.model.errors import InvalidPlan, InvalidSchedule, UsageError
+from durio.model.errors import InvalidPlan, UsageError
 from durio.model.options import FLAGS, CallOptions
-from durio.model.plan import AnyLink, PlanValue
-from durio.model.plan_document import options_from
-from durio.model.schedule import ScheduleRecord
+from durio.model.plan import PlanValue
 
 JOB_FLAGS = {name: flag for name, flag in FLAGS.items() if name not in NOT_SCHEDULED}
 PLAN_CURE = "Give a file with JSON, as json.dumps(plan.to_dict()) writes it."
@@ -39,16 +35,6 @@ def take_options(given: dict[str, Any]) -> dict[str, Any]:
     }
     CallOptions().with_changes(changes)  # refuse wrong values before anything is read
     return changes
-
-
-def task_link(
-    app: App,
-    task: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    options: CallOptions,
-) -> AnyLink:
-    return replace(app.named(task).s(*args, **kwargs), options=options)
 
 
 def read_plan(path: str, others: Mapping[str, Any]) -> PlanValue:
@@ -74,23 +60,3 @@ def read_plan(path: str, others: Mapping[str, Any]) -> PlanValue:
     except InvalidPlan as error:
         error.cure = PLAN_CURE
         raise
-
-
-def edited_link(
-    app: App,
-    schedule: ScheduleRecord,
-    task: str | None,
-    given: tuple[Sequence[Any], Mapping[str, Any]] | None,
-    options: Mapping[str, Any],
-) -> AnyLink:
-    """Return the task of a schedule after an edit; what is not given stays."""
-    stored = schedule.definition.link
-    if task is None and "task" not in stored:
-        raise InvalidSchedule(
-            "the schedule runs a plan, whose jobs have their own arguments and options",
-            cure="Give another plan: --plan FILE",
-        )
-    same = {} if task is not None else stored
-    args, kwargs = given or (same.get("args", ()), same.get("kwargs", {}))
-    chosen = options_from(same.get("options", {})).with_changes(options)
-    return task_link(app, task or stored["task"], args, kwargs, chosen)

@@ -49,12 +49,13 @@ async def act_in_bulk(
     *,
     clock: Clock,
     by: str,
+    details: str = "",  # for the audit
     step_jobs: int = STEP_JOBS,
 ) -> AsyncGenerator[BulkStep]:
     """Apply the action in steps until all jobs are processed; together the steps are one audit line."""
     query, mark, left = counted.query, counted.mark, counted.limit
     states = states_to_visit(action, query)
-    note = bulk_note(action, counted, by)
+    note = bulk_note(action, counted, by, details)
     visits = [(state, is_second) for is_second in (False, True) for state in states]
     for state, is_second in visits:
         one_state, cursor = query._replace(states=(state,)), None
@@ -112,7 +113,9 @@ async def count_by_task(
     return tasks
 
 
-def bulk_note(action: Action, counted: CountedJobs, by: str) -> AuditNote:
+def bulk_note(
+    action: Action, counted: CountedJobs, by: str, details: str = ""
+) -> AuditNote:
     """Return the audit line of all steps."""
     query = counted.query
     match action:
@@ -123,4 +126,4 @@ def bulk_note(action: Action, counted: CountedJobs, by: str) -> AuditNote:
         case _:
             target = " ".join(filter(None, (query.in_words(), counted.words)))
     namespace = query.namespace or namespace_of(query.lane or "")
-    return AuditNote(namespace=namespace, who=by, target=target)
+    return AuditNote(namespace=namespace, who=by, target=target, details=details)

@@ -80,14 +80,15 @@ async def find_group(
 
 
 async def mute_group(
-    store: Store, found: StoredGroup, mute: Mute | None, by: str
+    store: Store, found: StoredGroup, mute: Mute | None, by: str, details: str = ""
 ) -> None:
     """Mute a group, or with None show it again."""
     for _ in range(TRIES_MAX):
         group = replace(found.group, mute=mute)
         put = group_put(found.namespace, found.fingerprint, group, found.version)
         verb = "unmute" if mute is None else "mute"
-        note = AuditNote(found.namespace, by, verb, f"errors {found.fingerprint}")
+        target = f"errors {found.fingerprint}"
+        note = AuditNote(found.namespace, by, verb, target, details=details)
         answer = await store.commit(Effects(puts=[put]), note=note)
         if answer.conflict is None:
             return

@@ -72,7 +72,7 @@ def missing_nodes(
 
 
 async def cancel_plan(
-    store: Store, namespace: str, plan_id: bytes, by: str
+    store: Store, namespace: str, plan_id: bytes, by: str, details: str = ""
 ) -> PlanState:
     """Cancel all nodes that have not ended; return the state of the plan after it.
 
@@ -89,7 +89,8 @@ async def cancel_plan(
                 "plans fail.",
                 state=outer.record.state,
             )
-    note = AuditNote(namespace, by, "cancel", f"plan {id_text(plan_id)}")
+    target = f"plan {id_text(plan_id)}"
+    note = AuditNote(namespace, by, "cancel", target, details=details)
     state = await cancel_plans(store, namespace, plan_id, note)
     if state is None:
         raise plan_not_found(plan_id)
@@ -173,7 +174,12 @@ RESUMED: dict[str, Any] = {
 
 
 async def retry_plan(
-    store: Store, namespace: str, plan_id: bytes, clock: Clock, by: str
+    store: Store,
+    namespace: str,
+    plan_id: bytes,
+    clock: Clock,
+    by: str,
+    details: str = "",
 ) -> int:
     """Resume a failed or cancelled plan; return how many nodes run again.
 
@@ -183,7 +189,7 @@ async def retry_plan(
     deadline = clock.monotonic() + FAILING_SECONDS_MAX
     while True:
         try:
-            return await retry_now(store, namespace, plan_id, by)
+            return await retry_now(store, namespace, plan_id, by, details)
         except WrongState as error:
             is_late = clock.monotonic() >= deadline
             if error.values.get("state") is not PlanState.FAILING or is_late:
@@ -191,7 +197,9 @@ async def retry_plan(
         await clock.sleep(FAILING_LOOK_SECONDS)
 
 
-async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> int:
+async def retry_now(
+    store: Store, namespace: str, plan_id: bytes, by: str, details: str = ""
+) -> int:
     """Resume a failed or cancelled plan; return how many nodes run again.
 
     What was cancelled because of a failed node waits again first, then the failed nodes
@@ -236,7 +244,7 @@ async def retry_now(store: Store, namespace: str, plan_id: bytes, by: str) -> in
     jobs = 0
     for each in reversed(plans):
         ids = each.ids(await retried_nodes(store, each, await states_of(store, each)))
-        await resume(store, each, ids, by)
+        await resume(store, each, ids, by, details=details)
         jobs += len(ids)
     return jobs
 
@@ -292,13 +300,15 @@ async def resume(
     by: str,
     *,
     is_resumed: bool = True,
+    details: str = "",
 ) -> None:
     """Retry these nodes of a plan, which runs again if `is_resumed`.
 
     If a node cannot be retried, the plan is put back as it was; raises WrongState.
     """
     action, refused = RetryJobs(), list[bytes]()
-    note = AuditNote(plan.namespace, by, "retry", f"plan {id_text(plan.id)}")
+    target = f"plan {id_text(plan.id)}"
+    note = AuditNote(plan.namespace, by, "retry", target, details=details)
     effects: Effects | None = None
     if is_resumed:
         put = plan.put(**RESUMED, resumed=plan.record.resumed + 1)

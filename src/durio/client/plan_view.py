@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from durio.model.errors import WrongState
 from durio.model.ids import id_text
-from durio.model.job import READY, STATE_BY_CODE, State, utc_datetime
+from durio.model.job import DONE, READY, STATE_BY_CODE, State, utc_datetime
 from durio.model.names import queue_of
 from durio.model.plan_record import FirstFailure, PlanState
 from durio.model.plan_shape import plan_of_shape
@@ -128,6 +129,22 @@ async def jobs_of(store: Store, plan: StoredPlan) -> dict[bytes, int | None]:
 def counts_of(jobs: Mapping[bytes, int | None]) -> dict[State, int]:
     found = Counter(state for state in jobs.values() if state is not None)
     return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}
+
+
+async def check_not_over(store: Store, plan: StoredPlan) -> PlanState:
+    """Return the state of a plan; refuse one whose jobs have all ended.
+
+    Members of a failed plan may go on.
+    """
+    state, jobs = await current_state(store, plan), await jobs_of(store, plan)
+    is_over = all(code is None or code >= DONE for code in jobs.values())
+    if state.is_final and is_over:
+        raise WrongState(
+            f"plan {id_text(plan.id)} is {state.value} and cannot be cancelled",
+            cure="Only plans with jobs that have not ended can be cancelled.",
+            state=state,
+        )
+    return state
 
 
 async def describe_plan(store: Store, plan: StoredPlan) -> str:

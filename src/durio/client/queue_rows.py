@@ -1,6 +1,6 @@
 """Queues as operators see them: jobs, switches, bounds, who paused them, who serves them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,8 +27,8 @@ class QueueRow(QueueStatus):
         return ", ".join(name for name in named if getattr(self, name)) or "open"
 
 
-class QueuePause(NamedTuple):
-    """Who paused a queue, when and why."""
+class QueueStop(NamedTuple):
+    """Who paused or closed a queue, when and why."""
 
     by: str
     at: float
@@ -54,20 +54,34 @@ def queue_row(row: LaneRow, workers: Iterable[WorkerRow], namespace: str) -> Que
     )
 
 
-async def read_pauses(
-    store: Store, namespace: str, lanes: Collection[str]
-) -> Mapping[str, QueuePause]:
-    """Return who paused these lanes; without those whose line the audit has lost."""
-    found: dict[str, QueuePause] = {}
-    lines = await store.audit(namespace, limit=AUDIT_LINES_MAX) if lanes else []
+class QueueStops(NamedTuple):
+    """Who paused and who closed queues, by lane."""
+
+    paused: Mapping[str, QueueStop]
+    closed: Mapping[str, QueueStop]
+
+
+async def read_stops(
+    store: Store, namespace: str, lanes: Iterable[LaneRow]
+) -> QueueStops:
+    """Return who paused and closed these lanes; without lines that the audit has lost."""
+    stopped = [row for row in lanes if row.paused or row.closed]
+    wanted = {("pause", row.name) for row in stopped if row.paused}
+    wanted |= {("close", row.name) for row in stopped if row.closed}
+    found: dict[tuple[str, str], QueueStop] = {}
+    lines = await store.audit(namespace, limit=AUDIT_LINES_MAX) if wanted else []
     for line in lines:
         lane, _, reason = line.target.partition(" (")
-        if line.verb == "pause" and lane in lanes and lane not in found:
+        place = line.verb, lane
+        if place in wanted and place not in found:
             why = reason.removesuffix(")") or None
-            found[lane] = QueuePause(line.who, line.at, why)
-        if len(found) == len(lanes):
+            found[place] = QueueStop(line.who, line.at, why)
+        if len(found) == len(wanted):
             break
-    return found
+    return QueueStops(
+        paused={lane: stop for (verb, lane), stop in found.items() if verb == "pause"},
+        closed={lane: stop for (verb, lane), stop in found.items() if verb == "close"},
+    )
 
 
 def waiting_jobs_text(jobs: int) -> str:

@@ -15,7 +15,7 @@ from durio.model.plan_arguments import check_whole
 from durio.model.plan_checks import two_apps
 from durio.model.plan_document import options_from
 from durio.model.plan_layout import WRITTEN_AT_ONCE_MAX
-from durio.model.schedule import LINK_BYTES_MAX
+from durio.model.schedule import LINK_BYTES_MAX, ScheduleRecord
 from durio.model.tick import TickPlace
 from durio.telemetry.emit import Emitter
 
@@ -161,3 +161,33 @@ async def check_tasks(client: LinkClient, link: AnyLink) -> None:
         await client.find_task(signature.task)
     tick, run_id = TickPlace("check", 0.0), client.clock.new_id()
     await ClientTickMaker(client).make(link.to_dict(), tick, run_id, 0.0)
+
+
+def task_link(
+    client: LinkClient,
+    task: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: CallOptions,
+) -> AnyLink:
+    return replace(client.named(task).s(*args, **kwargs), options=options)
+
+
+def edited_link(
+    client: LinkClient,
+    schedule: ScheduleRecord,
+    task: str | None,
+    given: tuple[Sequence[Any], Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> AnyLink:
+    """Return the task of a schedule after an edit; what is not given stays."""
+    stored = schedule.definition.link
+    if task is None and "task" not in stored:
+        raise InvalidSchedule(
+            "the schedule runs a plan, whose jobs have their own arguments and options",
+            cure="Give another plan.",
+        )
+    same = {} if task is not None else stored
+    args, kwargs = given or (same.get("args", ()), same.get("kwargs", {}))
+    chosen = options_from(same.get("options", {})).with_changes(options)
+    return task_link(client, task or stored["task"], args, kwargs, chosen)

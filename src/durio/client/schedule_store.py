@@ -76,8 +76,8 @@ async def change_schedule(
     for _ in range(TRIES_MAX):
         stored = await find_schedule(client, name)
         record, before = (None, None) if stored is None else stored
-        if version is not None and before is not None and before.version != version:
-            raise changed_since(name, version, before, await last_action(client, name))
+        if version is not None and record is not None:
+            await check_version(client, record, version)
         changed = change(before)
         after = changed.record
         if record is not None and after == before:
@@ -93,6 +93,13 @@ async def change_schedule(
             body, (written,) = put.body or b"", answer.versions
             return schedule_view(Record(put.kind, name, body, put.due_at, written), now)
     raise overtaken(name)
+
+
+async def check_version(client: LinkClient, record: Record, version: int) -> None:
+    """Refuse a change of a schedule that has another version now."""
+    stored, name = load_schedule(record.body, record.name), record.name
+    if stored.version != version:
+        raise changed_since(name, version, stored, await last_action(client, name))
 
 
 async def store_declaration(client: LinkClient, name: str, code: Definition) -> None:

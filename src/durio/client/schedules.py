@@ -32,6 +32,7 @@ from durio.client.schedule_store import (
     TRIES_MAX,
     Change,
     change_schedule,
+    check_version,
     found,
     not_found,
     overtaken,
@@ -101,6 +102,7 @@ class Schedules:
         self._client = client
         self.declared: dict[str, Declared] = {}  # those in the code, by name
         self.by: str | None = None  # who acts, for the audit; None: the App's user
+        self.audit_details = ""  # more for the audit, as JSON
 
     # --- in code
 
@@ -318,14 +320,24 @@ class Schedules:
         note = self._note("run", name)
         return await run_schedule(self._client, name, note, force=force)
 
-    async def delete(self, name: str) -> None:
-        """Delete a schedule; its jobs stay. Raises ScheduleNotFound if there is none."""
+    async def delete(
+        self,
+        name: str,  # of the schedule
+        *,
+        version: int | None = None,  # only if the schedule still has this version
+    ) -> None:
+        """Delete a schedule; its jobs stay. Raises ScheduleNotFound if there is none.
+
+        Raises ScheduleConflict if `version` is given and the schedule was changed since.
+        """
         store, kind = await self._client.store(), schedules_kind(self._client.name)
         note = self._note("delete", name)
         for _ in range(TRIES_MAX):
             found_now = await records_of(self._client, name)
             if not found_now:
                 raise not_found(name)
+            if version is not None:
+                await check_version(self._client, found_now[0], version)
             put = Put(kind, name, None, if_version=found_now[0].version)
             if (await store.commit(Effects(puts=[put]), note=note)).conflict is None:
                 return
@@ -383,7 +395,10 @@ class Schedules:
 
     def _note(self, verb: str, name: str, what: str = "schedule") -> AuditNote:
         who = self._acting_user()
-        return AuditNote(self._client.name, who, verb, f"{what} {name}")
+        target = f"{what} {name}"
+        return AuditNote(
+            self._client.name, who, verb, target, details=self.audit_details
+        )
 
     def _acting_user(self) -> str:
         return self.by or self._client.acting_user()

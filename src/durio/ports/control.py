@@ -235,7 +235,7 @@ class QueueChange(NamedTuple):
     paused: bool | None = None  # workers get no jobs from the queue
     closed: bool | None = None  # the queue accepts no new jobs
     maxsize: int | None = None  # overrides the code; or NO_BOUND, AS_IN_CODE
-    reason: str | None = None  # why it is paused, for the audit
+    reason: str | None = None  # why it is paused or closed, for the audit
 
     def difference_to(
         self, *, paused: bool, closed: bool, manual: int | None
@@ -256,7 +256,8 @@ class QueueChange(NamedTuple):
             why = f" ({self.reason})" if self.paused and self.reason else ""
             parts.append(("pause" if self.paused else "resume", f"{lane}{why}"))
         if self.closed is not None:
-            parts.append(("close" if self.closed else "open", lane))
+            why = f" ({self.reason})" if self.closed and self.reason else ""
+            parts.append(("close" if self.closed else "open", f"{lane}{why}"))
         if self.maxsize is not None:
             bound = BOUNDS_IN_WORDS.get(self.maxsize, str(self.maxsize))
             parts.append(("limit", f"{lane} maxsize {bound}"))

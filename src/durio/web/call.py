@@ -97,6 +97,11 @@ class WebCall:
         is_seen = self.user.sees(queue_of(job.lane))
         return is_ours and is_seen and self.identity.sees_task(job.task)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether neither queues nor tasks are hidden from this credential."""
+        return self.user.queues is None and self.identity.tasks is None
+
     def check_queue(self, queue: str) -> None:
         """Refuse a queue that the user may not see, as if there was none."""
         if not self.user.sees(queue):

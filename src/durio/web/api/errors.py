@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from durio.client.error_groups import StoredGroup, find_group, list_groups
+from durio.client.error_groups import StoredGroup, find_group, list_groups, mute_group
 from durio.client.job_view import retries_of_tasks
+from durio.client.queue_handle import check_reason_text
 from durio.client.task_list import list_tasks
 from durio.model.error_groups import ELSEWHERE, Mute, group_of_job
 from durio.model.errors import ErrorGroupNotFound
@@ -18,9 +19,17 @@ from durio.model.traceback_frames import frames_of
 from durio.ports.browse import Query as JobsQuery
 from durio.web.api.cursors import continued, cursor_of
 from durio.web.api.job_items import JobItem, job_item
-from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Cursor, Items, Limit
+from durio.web.api.shapes import (
+    LIMIT_DEFAULT,
+    Answer,
+    Body,
+    Cursor,
+    Items,
+    Limit,
+    NoChoices,
+)
 from durio.web.call import WebCall
-from durio.web.roles import Viewer
+from durio.web.roles import Viewer, may
 
 router = APIRouter(tags=["errors"])
 JOBS_SHOWN_MAX, PAGES_MAX = 20, 5
@@ -63,6 +72,10 @@ class ErrorView(ErrorItem):
     frames: list[ErrorFrame]
     traceback: str | None  # of the newest error; None: masked, or its job is gone
     jobs: list[JobItem]  # dead ones, newest first
+
+
+class MuteBody(Body):
+    reason: str | None = None
 
 
 @router.get("/errors")
@@ -115,6 +128,34 @@ async def show_error(call: Viewer, fingerprint: str) -> ErrorView:
     )
 
 
+@router.post("/errors/{fingerprint}/mute")
+async def mute_error(
+    call: Annotated[WebCall, may("mute_error")], fingerprint: str, body: MuteBody
+) -> ErrorItem:
+    """Leave a group out of what needs attention; its errors are still counted."""
+    text = body.reason
+    why = check_reason_text(text) if text and text.strip() else None
+    mute = Mute(call.by, call.app.now(), why)
+    return await muted_or_not(call, fingerprint, mute)
+
+
+@router.post("/errors/{fingerprint}/unmute")
+async def unmute_error(
+    call: Annotated[WebCall, may("mute_error")], fingerprint: str, body: NoChoices
+) -> ErrorItem:
+    """Show a group again."""
+    _ = body
+    return await muted_or_not(call, fingerprint, None)
+
+
+async def muted_or_not(call: WebCall, fingerprint: str, mute: Mute | None) -> ErrorItem:
+    found = await known_group(call, fingerprint)
+    after = None if mute is None else {"reason": mute.reason}
+    details = call.note(after=after).details
+    await mute_group(await call.store(), found, mute, call.by, details)
+    return ErrorItem(**group_fields(await known_group(call, found.fingerprint)))
+
+
 def place_of(found: StoredGroup) -> tuple[float, str]:
     """Return the place in the list."""
     return -found.group.last_at, found.fingerprint
@@ -124,11 +165,15 @@ async def visible_groups(call: WebCall) -> list[StoredGroup]:
     """Return the groups with errors of tasks whose queue the user may see."""
     store, namespace = await call.store(), call.app.name
     found = sorted(await list_groups(store, namespace), key=place_of)
-    if call.user.queues is None:
+    if call.sees_all:
         return found
     tasks = await list_tasks(store, namespace)
     queue_of_task = {task.name: task.queue for task in tasks}
-    seen = {name for name, queue in queue_of_task.items() if call.user.sees(queue)}
+    seen = {
+        name
+        for name, queue in queue_of_task.items()
+        if call.user.sees(queue) and call.identity.sees_task(name)
+    }
     return [
         each
         for each in found
@@ -139,7 +184,7 @@ async def visible_groups(call: WebCall) -> list[StoredGroup]:
 async def known_group(call: WebCall, fingerprint: str) -> StoredGroup:
     """Return a group that the user may see; raises ErrorGroupNotFound."""
     found = await find_group(await call.store(), [call.app.name], fingerprint)
-    if call.user.queues is not None:
+    if not call.sees_all:
         seen = {each.fingerprint for each in await visible_groups(call)}
         if found.fingerprint not in seen:
             raise ErrorGroupNotFound(f"there is no group of errors {fingerprint!r:.60}")

@@ -6,7 +6,7 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from durio.client.error_groups import StoredGroup
-from durio.client.queue_rows import read_pauses
+from durio.client.queue_rows import read_stops
 from durio.client.schedule_view import Schedule
 from durio.doctor.snapshot import StoreSnapshot
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED, utc_datetime
@@ -169,12 +169,8 @@ async def busiest(
         return []
     facts = await read_facts(call)
     numbers = QueueNumbers({row.name: row for row in rows}, counted_at)
-    paused = {row.name for row in rows if row.paused}
-    pauses = await read_pauses(await call.store(), call.app.name, paused)
-    return [
-        queue_item(call, queue_of(row.name), facts, numbers, pauses.get(row.name))
-        for row in rows
-    ]
+    stops = await read_stops(await call.store(), call.app.name, rows)
+    return [queue_item(call, queue_of(row.name), facts, numbers, stops) for row in rows]
 
 
 def worker_figures(workers: Sequence[WorkerRow]) -> WorkerFigures:

@@ -10,7 +10,6 @@ from durio.client.plan_rows import DAMAGED, failed_job, shape_text
 from durio.client.plan_view import jobs_of, plan_status, plan_tree
 from durio.model.ids import id_bytes, id_text
 from durio.model.job import State, utc_datetime
-from durio.model.names import queue_of
 from durio.model.plan_names import node_id
 from durio.model.plan_record import FirstFailure, PlanRecord, PlanState
 from durio.model.plan_tree import PlanTree
@@ -104,7 +103,7 @@ class PlanView(PlanItem):
 async def plan_items(call: WebCall, plans: Sequence[ListedPlan]) -> list[PlanItem]:
     """Return the plans that the user may see."""
     store = await call.store()
-    if call.user.queues is not None:
+    if not call.sees_all:
         plans = [plan for plan in plans if await sees_ends(call, store, plan)]
     counts = await counts_of_plans(store, plans)
     return [plan_item(plan, counts.get(plan.id)) for plan in plans]
@@ -199,7 +198,7 @@ async def sees_ends(call: WebCall, store: Store, plan: ListedPlan) -> bool:
         return False
     ids = [node_id(id_bytes(plan.id), n) for n in (0, plan.record.nodes - 1)]
     jobs = await store.get(ids)
-    return bool(jobs) and all(call.user.sees(queue_of(job.lane)) for job in jobs)
+    return bool(jobs) and all(call.sees_job(job) for job in jobs)
 
 
 # --- one plan
@@ -207,13 +206,13 @@ async def sees_ends(call: WebCall, store: Store, plan: ListedPlan) -> bool:
 
 async def sees_all_jobs(call: WebCall, plan: StoredPlan) -> bool:
     """Whether all jobs of a plan are in queues that the user sees."""
-    if call.user.queues is None:
+    if call.sees_all:
         return True
     store = await call.store()
     ids, seen = list(await jobs_of(store, plan)), 0
     for at in range(0, len(ids), READ_JOBS_MAX):
         jobs = await store.get(ids[at : at + READ_JOBS_MAX])
-        if not all(call.user.sees(queue_of(job.lane)) for job in jobs):
+        if not all(call.sees_job(job) for job in jobs):
             return False
         seen += len(jobs)
     return seen > 0

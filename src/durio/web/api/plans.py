@@ -4,8 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from durio.client.plan_actions import plan_not_found, stored_plan
+from durio.client.plan_actions import (
+    cancel_plan,
+    plan_not_found,
+    retry_plan,
+    stored_plan,
+)
 from durio.client.plan_list import page_of_plans
+from durio.client.plan_view import check_not_over
 from durio.model.errors import JobNotFound, PlanNotFound
 from durio.model.ids import id_bytes
 from durio.model.plan_record import PlanState
@@ -19,12 +25,25 @@ from durio.web.api.plan_items import (
     plan_view,
     sees_all_jobs,
 )
-from durio.web.api.shapes import LIMIT_DEFAULT, Cursor, Items, Limit
+from durio.web.api.shapes import (
+    LIMIT_DEFAULT,
+    Answer,
+    Cursor,
+    Items,
+    Limit,
+    NoChoices,
+)
 from durio.web.call import WebCall
 from durio.web.problems import Refusal
-from durio.web.roles import Viewer
+from durio.web.roles import Viewer, may
 
 router = APIRouter(tags=["plans"])
+
+
+class PlanAnswer(Answer):
+    status: str
+    state: PlanState
+    jobs: int | None  # that run again
 
 
 @router.get("/plans")
@@ -56,6 +75,36 @@ async def list_plans(
 async def show_plan(call: Viewer, plan_id: str) -> PlanView:
     """Return one plan with its tree, and where its jobs stand in a picture."""
     return await plan_view(call, await known_plan(call, plan_id))
+
+
+@router.post("/plans/{plan_id}/cancel")
+async def cancel_one(
+    call: Annotated[WebCall, may("cancel_plan")], plan_id: str, body: NoChoices
+) -> PlanAnswer:
+    """Cancel the jobs that have not ended; running ones are asked to stop."""
+    _ = body
+    plan, store = await known_plan(call, plan_id), await call.store()
+    before = await check_not_over(store, plan)
+    details = call.note(before={"state": before.value}).details
+    state = await cancel_plan(store, plan.namespace, plan.id, call.by, details)
+    is_ending = state is PlanState.CANCELLING
+    return PlanAnswer(
+        status="cancelling" if is_ending else "cancelled", state=state, jobs=None
+    )
+
+
+@router.post("/plans/{plan_id}/retry")
+async def retry_one(
+    call: Annotated[WebCall, may("retry_plan")], plan_id: str, body: NoChoices
+) -> PlanAnswer:
+    """Run the dead and cancelled jobs again; those that are done are not."""
+    _ = body
+    plan, store = await known_plan(call, plan_id), await call.store()
+    details = call.note(before={"state": plan.record.state.value}).details
+    jobs = await retry_plan(
+        store, plan.namespace, plan.id, call.app.clock, call.by, details
+    )
+    return PlanAnswer(status="retrying", state=PlanState.RUNNING, jobs=jobs)
 
 
 def wanted_states(text: str | None) -> list[PlanState]:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from durio.client.limit_store import read_limits
 from durio.client.limit_view import choice_text
-from durio.client.queue_rows import QueuePause, read_pauses
+from durio.client.queue_rows import QueueStop, QueueStops, read_stops
 from durio.client.task_by_name import published_tasks
 from durio.model.gate_rule import FAIR_LIMIT, QUEUE_LIMIT
 from durio.model.job import (
@@ -35,7 +35,7 @@ class Count(Answer):
     capped: bool = False  # there are more
 
 
-class PausedBy(Answer):
+class StoppedBy(Answer):
     by: str | None  # None: the audit has lost it
     reason: str | None
     at: datetime | None
@@ -45,7 +45,8 @@ class QueueItem(Answer):
     name: str
     state: Literal["open", "paused", "closed"]
     closed: bool  # it takes no new jobs; it may also be paused
-    paused: PausedBy | None
+    paused: StoppedBy | None
+    closed_by: StoppedBy | None
     counts: dict[State, Count]
     as_of: datetime | None  # when the jobs were counted
     oldest_ready_seconds: float | None
@@ -84,17 +85,9 @@ async def queue_items(
     ][:limit]
     app, store = call.app, await call.store()
     numbers = await call.site.queue_figures.read(store, app.name, app.clock)
-    lanes = {lane(app.name, each): each for each in names}
-    paused = {
-        stored
-        for stored, each in lanes.items()
-        if each in facts.settings and facts.settings[each].paused
-    }
-    pauses = await read_pauses(store, app.name, paused)
-    return [
-        queue_item(call, each, facts, numbers, pauses.get(stored))
-        for stored, each in lanes.items()
-    ]
+    known = [facts.settings[each] for each in names if each in facts.settings]
+    stops = await read_stops(store, app.name, known)
+    return [queue_item(call, each, facts, numbers, stops) for each in names]
 
 
 async def read_facts(call: WebCall) -> QueueFacts:
@@ -124,7 +117,7 @@ def queue_item(
     name: str,
     facts: QueueFacts,
     numbers: QueueNumbers,
-    pause: QueuePause | None,
+    stops: QueueStops,
 ) -> QueueItem:
     stored = lane(call.app.name, name)
     settings = facts.settings.get(name, LaneRow(stored, paused=False))
@@ -135,7 +128,8 @@ def queue_item(
         name=name,
         state="paused" if settings.paused else "closed" if settings.closed else "open",
         closed=settings.closed,
-        paused=paused_by(pause) if settings.paused else None,
+        paused=stopped_by(stops.paused.get(stored)) if settings.paused else None,
+        closed_by=stopped_by(stops.closed.get(stored)) if settings.closed else None,
         counts={
             STATE_BY_CODE[state]: Count(count=counted.jobs(state))
             for state in COUNTED_STATES
@@ -155,7 +149,7 @@ def queue_item(
     )
 
 
-def paused_by(pause: QueuePause | None) -> PausedBy:
-    if pause is None:
-        return PausedBy(by=None, reason=None, at=None)
-    return PausedBy(by=pause.by, reason=pause.reason, at=utc_datetime(pause.at))
+def stopped_by(stop: QueueStop | None) -> StoppedBy:
+    if stop is None:
+        return StoppedBy(by=None, reason=None, at=None)
+    return StoppedBy(by=stop.by, reason=stop.reason, at=utc_datetime(stop.at))

@@ -1,11 +1,11 @@
 """A schedule as the API shows it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from durio.client.link_queues import queues_of_link
+from durio.client.link_places import places_of_link
 from durio.client.schedule_details import (
     DAMAGED,
     WHY_SKIPPED,
@@ -121,7 +121,11 @@ class KnownSchedule:
         self.record: ScheduleRecord | None = None
         if isinstance(self.view, Schedule):
             self.record = load_schedule(record.body, record.name)
-        self.queues: set[str] = set()
+        self.places: set[tuple[str, str]] = set()  # tasks and queues
+
+    @property
+    def queues(self) -> set[str]:
+        return {queue for _, queue in self.places}
 
     @property
     def link(self) -> dict[str, Any]:
@@ -135,16 +139,18 @@ async def known_schedules(
     found = [KnownSchedule(record, now) for record in records]
     published = await published_tasks(await call.store(), call.app.name) or {}
     for each in found:
-        each.queues = queues_of_link(each.link, published) if each.link else set()
-    return [each for each in found if may_see(call, each.queues)]
+        each.places = places_of_link(each.link, published) if each.link else set()
+    return [each for each in found if may_see(call, each.places)]
 
 
-def may_see(call: WebCall, queues: Iterable[str]) -> bool:
-    """Whether the user may see all of these queues; without any, only one of all queues."""
-    named = list(queues)
-    if not named:
-        return call.user.queues is None
-    return all(call.user.sees(queue) for queue in named)
+def may_see(call: WebCall, places: Collection[tuple[str, str]]) -> bool:
+    """Whether the user may see these tasks and queues; none, only if nothing is hidden."""
+    if not places:
+        return call.sees_all
+    return all(
+        call.user.sees(queue) and call.identity.sees_task(task)
+        for task, queue in places
+    )
 
 
 async def states_of_last(

@@ -97,7 +97,11 @@ async def show_task(call: Viewer, name: str) -> TaskView:
 
 async def visible_tasks(call: WebCall) -> list[KnownTask]:
     found = await list_tasks(await call.store(), call.app.name)
-    return [each for each in found if call.user.sees(each.queue)]
+    return [
+        each
+        for each in found
+        if call.user.sees(each.queue) and call.identity.sees_task(each.name)
+    ]
 
 
 async def known_task(call: WebCall, name: str) -> KnownTask:
