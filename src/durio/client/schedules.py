@@ -370,10 +370,8 @@ class Schedules:
 
     async def backfills(self) -> Sequence[Backfill]:
         """Return the backfills of the last seven days, and those that go on."""
-        store = await self._client.store()
-        records = await store.list_records(
-            backfills_kind(self._client.name), limit=PAGE
-        )
+        store, kind = await self._client.store(), backfills_kind(self._client.name)
+        records = await store.list_records(kind, limit=PAGE)
         return [stored_backfill(record) for record in records]
 
     async def cancel_backfill(self, backfill: str) -> None:
@@ -396,9 +394,7 @@ class Schedules:
     def _note(self, verb: str, name: str, what: str = "schedule") -> AuditNote:
         who = self._acting_user()
         target = f"{what} {name}"
-        return AuditNote(
-            self._client.name, who, verb, target, details=self.audit_details
-        )
+        return AuditNote(self._client.name, who, verb, target, self.audit_details)
 
     def _acting_user(self) -> str:
         return self.by or self._client.acting_user()

@@ -11,6 +11,7 @@ from durio.web.api import (
     overview,
     plans,
     queues,
+    schedule_changes,
     schedules,
     stream,
     tasks,
@@ -29,6 +30,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     limits.router,
     breakers.router,
     schedules.router,
+    schedule_changes.router,
     plans.router,
     stream.router,
 )

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from durio.client.backfills import Backfill
 from durio.client.link_places import places_of_link
 from durio.client.schedule_details import (
     DAMAGED,
@@ -122,6 +123,13 @@ class KnownSchedule:
         if isinstance(self.view, Schedule):
             self.record = load_schedule(record.body, record.name)
         self.places: set[tuple[str, str]] = set()  # tasks and queues
+
+    def whole(self) -> tuple[Schedule, ScheduleRecord]:
+        """Return the schedule; raises InvalidSchedule if its record is damaged."""
+        if isinstance(self.view, InvalidSchedule):
+            raise self.view
+        assert self.record is not None  # noqa: S101 - it has the same bytes
+        return self.view, self.record
 
     @property
     def queues(self) -> set[str]:
@@ -268,9 +276,7 @@ def since_text(at: datetime, now: float) -> str:
 
 async def schedule_view(call: WebCall, each: KnownSchedule) -> ScheduleView:
     """Return all about a schedule; raises InvalidSchedule if its record is damaged."""
-    view, stored = each.view, each.record
-    if isinstance(view, InvalidSchedule) or stored is None:
-        raise view if isinstance(view, InvalidSchedule) else InvalidSchedule(each.name)
+    view, stored = each.whole()
     states = await states_of_last(call, [each], NEXT_SHOWN)
     changed = code_differences(call, stored) if view.origin == "manual" else []
     return ScheduleView(
@@ -321,16 +327,20 @@ def code_text(
 
 async def backfill_items(call: WebCall, name: str) -> list[BackfillItem]:
     return [
-        BackfillItem(
-            id=each.id,
-            total=each.total,
-            made=each.made,
-            failed=each.failed,
-            concurrency=each.at_a_time,
-            next_at=each.first_at,
-            until=each.until,
-            is_over=each.is_over,
-        )
+        backfill_item(each)
         for each in await call.app.schedules.backfills()
         if each.schedule == name
     ]
+
+
+def backfill_item(found: Backfill) -> BackfillItem:
+    return BackfillItem(
+        id=found.id,
+        total=found.total,
+        made=found.made,
+        failed=found.failed,
+        concurrency=found.at_a_time,
+        next_at=found.first_at,
+        until=found.until,
+        is_over=found.is_over,
+    )
