@@ -152,10 +152,22 @@ class AppSelection:
         app = self.app()
         if self.is_default_store():
             self.require_store(app)
-        if "." not in task:
-            empty_name = None if is_server(app.url) else DEFAULT_NAME
-            app = self.with_namespace(app, empty_name)
-        return run_in_app(app, work)
+        return run_in_app(app if "." in task else self.first_named(app), work)
+
+    def run_first(self, work: Callable[[App], Awaitable[T]]) -> T:
+        """Run what may come before any job; it creates a SQLite store that was named."""
+        return run_in_app(self.first_app(), work)
+
+    def first_app(self) -> App:
+        """Return the App; its store may not exist yet, if something names it."""
+        app = self.app()
+        if self.is_default_store():
+            self.require_store(app)
+        return self.first_named(app)
+
+    def first_named(self, app: App) -> App:
+        """Return the App under its name; an empty SQLite store gets the default one."""
+        return self.with_namespace(app, None if is_server(app.url) else DEFAULT_NAME)
 
     def run_unscoped(self, work: Callable[[App], Awaitable[T]]) -> T:
         """Run work that needs no namespace, such as on jobs by their ids."""

@@ -62,6 +62,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List circuit breakers; open, close, reset them by hand.",
     ),
     "workers": ("durio.cli.workers", "List, inspect and drain workers."),
+    "dashboard": ("durio.cli.dashboard", "Serve the dashboard and the admin API."),
+    "users": (
+        "durio.cli.users",
+        "Add, change, list and remove users of the dashboard.",
+    ),
+    "tokens": (
+        "durio.cli.tokens",
+        "Create, list and revoke tokens for the admin API.",
+    ),
     "audit": ("durio.cli.audit", "Show what operators changed, and when."),
     "migrate": ("durio.cli.schema", "Create, upgrade or check the schema of a store."),
     "move": ("durio.cli.move", "Move all jobs from a SQLite file to PostgreSQL."),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from durio.host.signals import host_name
 from durio.model.errors import InvalidOption
 from durio.web.problems import Refusal
 
@@ -13,6 +14,8 @@ HOST = re.compile(
 )
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 ANY = "*"
+ANY_ADDRESS = "<address>"  # any address in place of a name
+EVERY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - what a server listens on
 HTTP_PORT = 80
 SCHEMES = ("http", "https")
 
@@ -40,6 +43,14 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def header_values(scope: Mapping[str, Any], name: bytes) -> list[str]:
@@ -123,9 +134,24 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
         return False
     name = found["name"]
     return any(
-        each in (ANY, host, name) or (each.startswith("*.") and name.endswith(each[1:]))
+        each in (ANY, host, name)
+        or (each.startswith("*.") and name.endswith(each[1:]))
+        or (each == ANY_ADDRESS and is_address(name))
         for each in (one.lower() for one in allowed)
     )
+
+
+def hosts_at(address: str, port: int) -> tuple[str, ...]:
+    """Return the hosts that a server at this address answers to, if none are named.
+
+    A server on every address answers to all addresses and to this machine's name: another
+    name may be that of a page that wants to reach us (DNS rebinding).
+    """
+    if is_loopback(address):
+        return dev_hosts(port)
+    if address.strip("[]") in EVERY_ADDRESS:
+        return (ANY_ADDRESS, *LOOPBACK_NAMES, host_name())
+    return (f"[{address}]" if ":" in address else address,)
 
 
 def dev_hosts(port: int) -> tuple[str, ...]:
