@@ -1,6 +1,5 @@
 """What all requests to one dashboard share: the App, its options, what answers logins."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from durio.model.failure import failure_of
@@ -21,8 +20,6 @@ class Site:
     def __init__(self, app: "App", options: DashboardOptions) -> None:
         self.app = app
         self.options = options
-        # What ends each open stream; a stream adds its own, and takes it off at its end.
-        self.stream_ends: set[Callable[[], None]] = set()
         self.queue_figures = QueueFigures()
         self.loop_figures = ByLoop(lambda: Figures(app))
         self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))
@@ -55,11 +52,6 @@ class Site:
         if self.options.is_read_only:
             return "this dashboard was started read-only"
         return None
-
-    def end_streams(self) -> None:
-        """End every open stream, before the server stops."""
-        for end in list(self.stream_ends):
-            end()
 
     def report(self, error: BaseException) -> None:
         """Write an error to the log that no refusal explains."""
