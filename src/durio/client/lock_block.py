@@ -85,7 +85,7 @@ class LockBlock:
 
     def check(self) -> None:
         """Raise LockLost if the lock is not held any more; for sync code between steps."""
-        if not self.is_held:
+        if not self._held_here().is_held:
             raise self._lost()
 
     # --- async

@@ -69,7 +69,7 @@ def checked_ttl(ttl: Duration) -> float:
 
 
 def checked_lock_name(name: str) -> str:
-    return check_key(name)
+    return check_key(name, "the name of a lock or a key of once")
 
 
 def lock_timeout(

@@ -44,11 +44,11 @@ def check_task(name: str) -> str:
     return name
 
 
-def check_key(key: str) -> str:
-    """Return an idempotency key: any text of 1 to 255 bytes without NUL."""
+def check_key(key: str, what: str = "an idempotency key") -> str:
+    """Return a key: any text of 1 to 255 bytes without NUL; `what` names it in errors."""
     if not isinstance(key, str):
         raise InvalidName(
-            f"a key must be text, not {type(key).__name__}", cure="Use str(...)."
+            f"{what} must be text, not {type(key).__name__}", cure="Use str(...)."
         )
     try:
         size = len(key.encode())
@@ -56,7 +56,7 @@ def check_key(key: str) -> str:
         size = 0
     if not 0 < size <= KEY_BYTES_MAX or "\0" in key:
         raise InvalidName(
-            f"{key[:80]!r} cannot be an idempotency key",
+            f"{key[:80]!r} cannot be {what}",
             cure=f"Use 1 to {KEY_BYTES_MAX} bytes of valid text without NUL.",
         )
     return key

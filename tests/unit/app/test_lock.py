@@ -175,7 +175,7 @@ async def self_later(app: App) -> None:
 @virtual
 async def test_a_wrong_name_is_refused(app: App, name: Any):
     for call in (app.lock, app.once):
-        with pytest.raises(InvalidName):
+        with pytest.raises(InvalidName, match="the name of a lock or a key of once"):
             call(name)
 
 
@@ -187,6 +187,8 @@ async def test_wrong_durations_are_refused(app: App):
         app.once("a", ttl=0)
     with pytest.raises(UsageError, match="is not held here"):
         app.lock("a").token  # noqa: B018
+    with pytest.raises(UsageError, match="is not held here"):
+        app.lock("a").check()
     with pytest.raises(UsageError, match="was not entered"):
         bool(app.once("a"))
 
