@@ -24,8 +24,8 @@ COMMAND = re.compile(
     r"|dead (?:ls|retry)"
     r"|schedules (?:ls|(?:show|resume|rm|reset|edit) [\w.:-]++)"
     r"|breakers reset [\w.:-]++"
-    r"|queues resume [\w.:-]++|limits (?:show|reset) [\w.:-]++"
-    r"|limits set [\w.:-]++(?: \d++(?:\.\d++)?+(?:/[\d.]*+[smhd])?+)++"
+    r"|queues resume [\w.:-]++|limits (?:show|reset) [\w.:*'-]++"
+    r"|limits set [\w.:*'-]++(?: \d++(?:\.\d++)?+(?:/[\d.]*+[smhd])?+)++"
     r")(?! --(?:app|store))"
 )
 UNQUOTED = re.compile(r"[\w@%+=:,./-]+", re.ASCII)

@@ -160,11 +160,12 @@ def limit_reason(facts: JobFacts, gate: GateFacts) -> JobReason:
     whose = f' for "{key}"' if key else ""
     verb = "waits" if row.waiting == 1 else "wait"
     waits = f"{counted(row.waiting, 'job')} {verb} there"
-    raised = f"durio limits set {limit} {set_arguments(raised_choice(gate))}"
+    named = f"'{limit}'" if limit.endswith("*") else limit
+    raised = f"durio limits set {named} {set_arguments(raised_choice(gate))}"
     if row.until is not None and row.until > facts.now:
         until = moment(row.until)
         text = f"limit {limit}{whose} is closed until {until}; {waits}"
-        return JobReason("limit_closed", text, "Wait.", f"durio limits show {limit}")
+        return JobReason("limit_closed", text, "Wait.", f"durio limits show {named}")
     if row.cap is None or row.used < row.cap:
         until = moment(facts.now + seconds_until(row, gate.cost))
         pace = rate_text(row.rate or 0.0)

@@ -32,6 +32,7 @@ def test_cure_names_the_app_that_a_command_loaded() -> None:
     "command",
     [
         "durio limits set send 6",
+        "durio limits set 'email:*' 6 10/s",
         "durio limits set queue:mail 2 100/m --burst 20.5",
         "durio limits set send 1/0.25d",
         "durio limits set tokens 2000000/d --burst 1e+15",

@@ -47,6 +47,10 @@ async def send(text: str = "hi") -> None:
 async def single() -> None:
     pass
 
+@app.task(name="email:*", limits=[Concurrency(1)])
+async def email() -> None:
+    pass
+
 @app.task(fair_by="tenant")
 async def fair(tenant: str = "a") -> None:
     pass
@@ -280,6 +284,12 @@ def in_chain(shop: Shop, **options: Any) -> str:
 def its_limit_is_reached(shop: Shop) -> str:
     shop.enqueue("single")
     return shop.enqueue("single")
+
+
+@situation("limit_reached", "blocked")
+def the_limit_of_many_names_is_reached(shop: Shop) -> str:
+    shop.enqueue("email:a")
+    return shop.enqueue("email:b")
 
 
 @situation("fair_turn", "blocked")
