@@ -132,11 +132,11 @@ PLANTED = (
         Tests("tests/plans/test_recovery.py"),
     ),
     one_patch(
-        "collect_after_a_collect_never_ends",
+        "collect_behind_a_node_never_ends",
         "What follows waits for entries that no job appends.",
         "model/plan_layout.py",
-        "        return len(tags)",
-        "        return wait.above + 1",
+        "            above += 1\n",
+        "            above += 2\n",
         LAYOUT,
     ),
     one_patch(

@@ -58,6 +58,12 @@ RARE = {
         | group(leaf("c"), leaf("d"), on_error="collect")
         | leaf("e")
     ),
+    "many collects behind a node": failing(
+        leaf("x")
+        | group(group(leaf(f"c{n}"), on_error="collect") for n in range(9))
+        | leaf("e"),
+        "c3",
+    ),
     "a failure in a group that cancels its rest": failing(
         group(chain(leaf("a"), leaf("b")), leaf("c"), cancel_rest=True) | leaf("d"), "c"
     ),

@@ -478,7 +478,7 @@ async def test_cancelled_member_lets_nothing_run_before_what_is_before_its_group
     """It is an entry of a group that collects, before the group has begun."""
     leaf, report = declare(app), declare_report(app)
     collecting = group(leaf.si("b"), leaf.si("c"), on_error="collect")
-    plan = await (leaf.s("a") | collecting | report.s()).enqueue()
+    plan = await (leaf.s("a") | collecting | collecting | report.s()).enqueue()
     for job in [job async for job in app.jobs(state="blocked", task="leaf")]:
         await (await app.job(job.id)).cancel()
     async with working(app):

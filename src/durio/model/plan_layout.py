@@ -10,7 +10,8 @@ The ids of nodes are computed from the id of the plan. The logs of a plan are
 
 A chain `a | b` is one log: a appends to it, b waits for it. A group is one log, too: member
 i appends with tag i, and what follows waits for all of them. Where the list of a group must
-become the result of one job, a node with the system task `join` follows the group.
+become the result of one job, a node with the system task `join` follows the group. A group
+that collects, behind another node, has one more: its entry says that the group has begun.
 """
 
 from collections import defaultdict
@@ -231,26 +232,19 @@ class Compiler:
             return Before(before.wait, Input(kind, None, 0))
         above = count - 1
         if group.is_collected and before.wait is not None:
-            above += self._append_too(before.wait, log)
+            self._add_begin(before.wait, log)
+            above += 1
         return Before(Wait(log, above), Input(kind, log, count))
 
-    def _append_too(self, wait: Wait, log: str) -> int:
-        """Let nodes that append to one log append to another, too; return how many entries.
+    def _add_begin(self, wait: Wait, log: str) -> None:
+        """Add a job that says in the log of a group that the group has begun.
 
-        A member that is cancelled before its group begins is an entry of the group. What
+        A member that is cancelled or expires before that is an entry of the group. What
         follows must not run then, before what is before the group is done.
         """
-        tags: set[int] = set()
-        for node in self.nodes:
-            new = [
-                end._replace(log=log, tag=-1 - end.tag)
-                for end in node.on_end
-                if end.log == wait.log and end.tag >= 0
-            ]
-            if new:
-                self.nodes[node.number] = node._replace(on_end=(*new, *node.on_end))
-            tags.update(end.tag for end in new)
-        return len(tags)  # one entry each, also where two nodes may append it
+        scope = None if self._scope is None else self.scopes[self._scope].outer
+        nothing = Input("list", None, 0)
+        self._add(None, Before(wait, nothing), (OnEnd(log, DONE_END, -1),), scope)
 
     def _place_members(self, group: PlanValue, before: Before, join: GroupLog) -> int:
         """Place the members of a group, and of groups that are unrolled into it."""

@@ -76,6 +76,7 @@ class TreeBuilder:
     members_max: int
     number: int = field(default=0, init=False)
     group: int = field(default=0, init=False)
+    is_first: bool = field(default=True, init=False)  # nothing is before this place
 
     def tree(self, link: AnyLink, *, is_value: bool) -> PlanTree:
         """Return a tree; `is_value`: the value of the link is the result of one job."""
@@ -83,12 +84,18 @@ class TreeBuilder:
             return self._next_job(link.task)
         if link.kind == "group":
             return self._group(link, is_value=is_value)
-        begin, last = (self.number, self.group), len(link.members) - 1
-        members = [
-            self.tree(member, is_value=is_value and n == last)
-            for n, member in enumerate(link.members)
-        ]
+        begin, is_first = (self.number, self.group), self.is_first
+        *others, last = link.members
+        members = [self._before(member, begin[0]) for member in others]
+        members.append(self.tree(last, is_value=is_value))
+        self.is_first = is_first
         return self._plan("chain", begin, members)
+
+    def _before(self, link: AnyLink, begin: int) -> PlanTree:
+        """Return the tree of a member of a chain that another one follows."""
+        tree = self.tree(link, is_value=False)
+        self.is_first = self.is_first and self.number == begin
+        return tree
 
     def _group(
         self, group: PlanValue, *, is_value: bool, is_inner: bool = False
@@ -106,6 +113,8 @@ class TreeBuilder:
             members += [self._job(*job) for job in added]
         else:
             self._skip_members(group)
+        if not is_inner:
+            self._skip_begin(group, begin[0])
         join = self._next_job(None) if is_value else None
         task = common_task(group, added) if size > len(members) else None
         return self._plan("group", begin, members, join, size - len(members), task)
@@ -157,6 +166,11 @@ class TreeBuilder:
         found = Counter(self.states[n] for n in numbers if n in self.states)
         return {STATE_BY_CODE[code]: found[code] for code in sorted(found)}
 
+    def _skip_begin(self, group: PlanValue, begin: int) -> None:
+        """Count the job that says that a group which collects has begun."""
+        has_members = self.number > begin
+        self.number += group.is_collected and has_members and not self.is_first
+
     # --- large groups
 
     def _skip(self, link: AnyLink, *, is_value: bool) -> None:
@@ -164,14 +178,19 @@ class TreeBuilder:
         if isinstance(link, SignatureValue):
             self.number += 1
         elif link.kind == "group":
+            begin = self.number
             self.group += 1
             self._skip_members(link)
+            self._skip_begin(link, begin)
             self.number += is_value
         else:
+            begin, is_first = self.number, self.is_first
             *others, last = link.members
             for member in others:
                 self._skip(member, is_value=False)
+                self.is_first = self.is_first and self.number == begin
             self._skip(last, is_value=is_value)
+            self.is_first = is_first
 
     def _skip_members(self, group: PlanValue) -> None:
         for member in group.members:

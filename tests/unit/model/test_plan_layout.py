@@ -150,6 +150,34 @@ def test_collect_counts_failures_too():
     assert inputs(layout)[-1] == Input("collected", log(0), 3)
 
 
+def test_a_collect_behind_a_node_says_when_it_has_begun():
+    """Its members may be cancelled before that, and are entries then."""
+    collecting = group(B, C, on_error="collect")
+    layout = laid_out(A | collecting | D)
+    assert tasks(layout) == "abc+d"
+    assert waits(layout)[1:] == [Wait(log(0), 0)] * 3 + [Wait(log(1), 2)]
+    assert ends(layout, 3) == (done(1, -1),)
+    assert inputs(layout)[3:] == [Input("list", None, 0), Input("collected", log(1), 2)]
+    assert fails_plan(layout, 3)
+    assert tasks(laid_out(collecting | collecting | D)) == "bcbc+d"
+    assert tasks(laid_out(group() | collecting | D)) == "bcd"
+    assert tasks(laid_out(A | group(on_error="collect") | D)) == "ad"
+
+
+def test_a_node_has_few_ends_however_many_groups_follow():
+    """A job has at most 8; a group that collects was an end of the node before it."""
+    collecting = [group(B, on_error="collect")] * 50
+    for plan in (A | group(collecting), chain(A, *collecting), A | nested(20)):
+        assert max(len(node.on_end) for node in laid_out(plan).nodes) <= 4
+
+
+def nested(depth: int) -> Any:
+    plan: Any = group(B, on_error="collect")
+    for _ in range(depth):
+        plan = group(plan | C, D, on_error="collect")
+    return plan
+
+
 def test_the_innermost_collect_takes_a_failure():
     inner = group(A | B, on_error="collect")
     layout = laid_out(group(inner | C, on_error="collect"))
@@ -232,7 +260,7 @@ def test_a_collected_failure_cancels_inside_its_member_only():
     assert dependents(layout, 3) == []
     assert not fails_plan(layout, 1)
     # A failure before the group cancels all of it, and what follows.
-    assert dependents(layout, 0) == [1, 2, 3, 4]
+    assert dependents(layout, 0) == [1, 2, 3, 4, 5]
     assert fails_plan(layout, 0)
 
 
