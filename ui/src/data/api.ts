@@ -1,5 +1,12 @@
 /** The API's answers and bodies. Made by ui/generate_types.py; do not edit. */
 
+export interface ActedJobs {
+  status: string;
+  jobs: number;
+  held: number;
+  left: number;
+}
+
 export interface ActionAnswer {
   status: string;
   state: State;
@@ -11,6 +18,27 @@ export interface AttentionItem {
   evidence: string;
   cure: string;
   action: ScreenLink | null;
+}
+
+export interface BackfillAnswer {
+  id: string;
+  total: number;
+  made: number;
+  failed: number;
+  concurrency: number;
+  next_at: string | null;
+  until: string | null;
+  is_over: boolean;
+  first_at: string | null;
+  last_at: string | null;
+  dry_run: boolean;
+}
+
+export interface BackfillBody {
+  from: string;
+  to: string;
+  concurrency?: number;
+  dry_run?: boolean;
 }
 
 export interface BackfillItem {
@@ -27,6 +55,11 @@ export interface BackfillItem {
 export interface Badge {
   text: string;
   color: string;
+}
+
+export interface BoundBody {
+  maxsize: number | "code" | null;
+  overflow?: "refuse" | null;
 }
 
 export interface BreakerBody {
@@ -65,9 +98,38 @@ export interface ChangeLine {
   count: number;
 }
 
+export interface ChangedSchedule {
+  cron?: string | null;
+  every?: string | number | null;
+  at?: string | null;
+  tz?: string | null;
+  start?: string | null;
+  end?: string | null;
+  exclude?: string[] | null;
+  fixed_delay?: boolean | null;
+  task?: string | null;
+  args_json?: string | null;
+  kwargs_json?: string | null;
+  plan_json?: string | null;
+  queue?: string | null;
+  priority?: number | null;
+  overlap?: string | null;
+  catchup?: string | null;
+  catchup_window?: string | number | null;
+  catchup_max?: number | null;
+  jitter?: string | number | null;
+  max_runs?: number | null;
+  pause_on_failure?: boolean | null;
+  version: number;
+}
+
 export interface Count {
   count: number;
   capped: boolean;
+}
+
+export interface Deleted {
+  status: string;
 }
 
 export interface DrainAnswer {
@@ -317,11 +379,45 @@ export interface Me {
   store: StoreName;
 }
 
+export interface MoveBody {
+  to: string;
+  create?: boolean;
+}
+
+export interface MuteBody {
+  reason?: string | null;
+}
+
 export interface MutedBy {
   by: string;
   at: string | null;
   until: string | null;
   reason: string | null;
+}
+
+export interface NewSchedule {
+  cron?: string | null;
+  every?: string | number | null;
+  at?: string | null;
+  tz?: string | null;
+  start?: string | null;
+  end?: string | null;
+  exclude?: string[] | null;
+  fixed_delay?: boolean | null;
+  task?: string | null;
+  args_json?: string | null;
+  kwargs_json?: string | null;
+  plan_json?: string | null;
+  queue?: string | null;
+  priority?: number | null;
+  overlap?: string | null;
+  catchup?: string | null;
+  catchup_window?: string | number | null;
+  catchup_max?: number | null;
+  jitter?: string | number | null;
+  max_runs?: number | null;
+  pause_on_failure?: boolean | null;
+  name: string;
 }
 
 export interface NextRun {
@@ -361,10 +457,10 @@ export interface Overview {
   schedules_next: NextSchedule[];
 }
 
-export interface PausedBy {
-  by: string | null;
-  reason: string | null;
-  at: string | null;
+export interface PlanAnswer {
+  status: string;
+  state: PlanState;
+  jobs: number | null;
 }
 
 export interface PlanCounts {
@@ -443,6 +539,18 @@ export interface PollAnswer {
   since: string;
 }
 
+export interface PreviewAnswer {
+  plain: string;
+  tz: string;
+  runs: NextRun[];
+  note: string | null;
+}
+
+export interface PreviewBody {
+  n?: number;
+  after?: string | null;
+}
+
 export interface Problem {
   type: string;
   title: string;
@@ -452,11 +560,17 @@ export interface Problem {
   cure: string;
 }
 
+export interface PurgeBody {
+  confirm: string;
+  states?: ("scheduled" | "blocked" | "ready" | "dead")[];
+}
+
 export interface QueueItem {
   name: string;
   state: "open" | "paused" | "closed";
   closed: boolean;
-  paused: PausedBy | null;
+  paused: StoppedBy | null;
+  closed_by: StoppedBy | null;
   counts: Record<string, Count>;
   as_of: string | null;
   oldest_ready_seconds: number | null;
@@ -470,13 +584,32 @@ export interface QueueItem {
   tasks: number;
 }
 
-export interface ReasonBody {
-  reason: string;
-}
-
 export interface ReplacedJob {
   job: string;
   plan: string | null;
+}
+
+export interface RulePreviewBody {
+  n?: number;
+  after?: string | null;
+  cron?: string | null;
+  every?: string | number | null;
+  at?: string | null;
+  tz?: string | null;
+  start?: string | null;
+  end?: string | null;
+  exclude?: string[] | null;
+  fixed_delay?: boolean | null;
+}
+
+export interface RunAnswer {
+  id: string;
+  is_plan: boolean;
+  status: string;
+}
+
+export interface RunBody {
+  force?: boolean;
 }
 
 export interface RunningJob {
@@ -580,6 +713,16 @@ export interface StackAnswer {
 
 export type State = "scheduled" | "blocked" | "ready" | "running" | "done" | "dead" | "cancelled";
 
+export interface StopBody {
+  reason?: string | null;
+}
+
+export interface StoppedBy {
+  by: string | null;
+  reason: string | null;
+  at: string | null;
+}
+
 export interface StoreName {
   kind: string;
   url_redacted: string;
@@ -663,4 +806,12 @@ export interface WorkerItem {
   ended: number | null;
   tasks: string[] | null;
   speaks: number | null;
+}
+
+export interface durio__web__api__breakers__ReasonBody {
+  reason: string;
+}
+
+export interface durio__web__api__schedule_changes__ReasonBody {
+  reason?: string;
 }

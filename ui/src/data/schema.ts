@@ -21,6 +21,11 @@ export type LimitKey = api.KeyItem;
 export type LimitDetail = api.LimitView;
 export type Breaker = api.BreakerItem;
 export type Stack = api.StackAnswer;
+export type PlanCounts = api.PlanCounts;
+export type Plan = api.PlanItem;
+export type PlanDetail = api.PlanView;
+export type PlanLayout = api.PlanLayoutAnswer;
+export type PlanNode = Omit<api.PlanNode, "states"> & { states: Partial<Record<State, number>> | null };
 
 /** Counts by state; a state without jobs may be absent. */
 export type StateCounts = Partial<Record<State, api.Count>>;
@@ -31,8 +36,6 @@ export const STATES = ["scheduled", "blocked", "ready", "running", "done", "dead
 export type State = (typeof STATES)[number];
 export type Role = "viewer" | "operator" | "admin";
 export type Time = string;
-
-
 
 
 
@@ -57,7 +60,6 @@ export interface Job {
   args_json?: string | null;
   kwargs_json?: string | null;
 }
-
 
 export interface ErrorDetail {
   type: string;
@@ -145,7 +147,6 @@ export interface BulkRun {
 
 
 
-
 export interface DeadJob extends Job {
   died_at: Time;
 }
@@ -153,45 +154,6 @@ export interface Facets {
   reasons: { reason: string; count: number }[];
   tasks: { task: string; count: number }[];
   capped: boolean;
-}
-
-
-export interface PlanCounts {
-  total: number;
-  done: number;
-  running: number;
-  waiting: number;
-  dead: number;
-  cancelled: number;
-}
-export interface Plan {
-  id: string;
-  name: string | null;
-  state: string;
-  counts: PlanCounts;
-  created_at: Time;
-  ended_at: Time | null;
-}
-export interface PlanNode {
-  id: string;
-  label: string;
-  task: string | null;
-  state: State;
-  x: number;
-  y: number;
-  layer: number;
-  count?: number | null;
-  states?: Partial<Record<State, number>> | null;
-  job?: string | null;
-}
-export interface PlanDetail extends Plan {
-  layout: {
-    nodes: PlanNode[];
-    edges: { from: string; to: string }[];
-    width: number;
-    height: number;
-  } | null;
-  failure: { text: string; job: string | null } | string | null;
 }
 
 

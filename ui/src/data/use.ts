@@ -60,8 +60,9 @@ export function useData<T>(path: string | null, values: Values = {}, options: Op
   }, [key, turn]);
 
   const reload = () => setTurn((n) => n + 1);
-  useTopics(key === null ? [] : (options.topics ?? []), reload);
   const isOther = found.key !== key;
+  // What is not there cannot be watched: its topic would be refused with the whole stream.
+  useTopics(isOther || found.data === null ? [] : (options.topics ?? []), reload);
   return {
     data: isOther && !options.keep ? null : found.data,
     error: isOther ? null : found.error,

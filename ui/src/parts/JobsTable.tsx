@@ -100,7 +100,7 @@ function Row({ job, i, rows, select }: RowProps) {
         </a>{" "}
         {args && <bdi class="args">{args}</bdi>}
       </td>
-      <td class={job.state === "done" ? "cut now res" : "cut now"}>
+      <td class={job.state === "done" ? "cut now q3" : "cut now"}>
         <Now job={job} />
       </td>
       <td class="q2 jq">
@@ -130,6 +130,19 @@ export function Now({ job }: { job: Job }): ComponentChildren {
         )}
       </>
     );
+  }
+  const due = secondsOf(job.run_at);
+  if (state === "scheduled" && due !== null) {
+    const left = due - now.value;
+    const text = left > 0 ? formatDuration(Math.ceil(left)) : null;
+    if (error && text) {
+      return (
+        <>
+          {t("jobs.retry_in", { time: text })} <b><Name text={error.type.slice(error.type.lastIndexOf(".") + 1)} /></b>
+        </>
+      );
+    }
+    return text ? t("jobs.due_in", { time: text }) : t("jobs.due");
   }
   if (state === "dead" && error) {
     return (

@@ -62,9 +62,13 @@ function Attention({ data }: { data: Summary }) {
         <li data-s={levelOf(each.level)}>
           <Icon name={each.level === "bad" ? "s-dead" : each.level === "warn" ? "s-blocked" : "info"} class="c" />
           <p>
-            <b>
-              <Name text={each.text} />
-            </b>{" "}
+            {!isSame(each.text, data.headline.text) && (
+              <>
+                <b>
+                  <Name text={each.text} />
+                </b>{" "}
+              </>
+            )}
             <span>
               <Name text={each.evidence} />
             </span>
@@ -78,6 +82,11 @@ function Attention({ data }: { data: Summary }) {
       ))}
     </ul>
   );
+}
+
+/** The headline is the text of the only notice: it is not said twice. */
+function isSame(text: string, headline: string): boolean {
+  return text.replace(/\.$/, "") === headline.replace(/\.$/, "");
 }
 
 function Figures({ data }: { data: Summary }) {

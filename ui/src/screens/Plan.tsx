@@ -1,7 +1,7 @@
 /** How far is a plan, what failed, what waits? */
 import { change } from "../data/act";
 import { part } from "../data/client";
-import type { PlanDetail } from "../data/schema";
+import type { PlanCounts, PlanDetail } from "../data/schema";
 import { useData } from "../data/use";
 import { formatCount } from "../format";
 import { Act, Copy } from "../parts/actions";
@@ -22,11 +22,10 @@ export function Plan({ name: id }: { name: string }) {
   useCrumb(plan ? (plan.name ?? plan.id.slice(0, 13)) : "");
   if (!plan && error) return <Problem error={error} retry={reload} />;
   if (!plan) return isSlow ? <Skeleton /> : null;
-  const { counts } = plan;
-  const isOver = plan.ended_at !== null;
+  const counts = countsOf(plan);
   const share = (n: number) => (counts.total > 0 ? n / counts.total : 0);
   const retry = () => void change("POST", `${path}/retry`, {}, t("plan.retrying")).then((done) => done && reload());
-  const failure = typeof plan.failure === "string" ? { text: plan.failure, job: null } : plan.failure;
+  const { failure } = plan;
   return (
     <>
       <div class="head">
@@ -46,10 +45,10 @@ export function Plan({ name: id }: { name: string }) {
           </div>
         </div>
         <div class="btns">
-          <Act verb="retry_plan" icon="retry" refused={counts.dead === 0 ? t("plan.no_dead") : null} onClick={retry}>
+          <Act verb="retry_plan" icon="retry" refused={plan.actions["retry"]} onClick={retry}>
             {t("plan.retry", { n: counts.dead })}
           </Act>
-          <Act verb="cancel_plan" kind="risk" icon="cancel" refused={isOver ? t("plan.is_over") : null} onClick={() => cancel(path, plan, reload)}>
+          <Act verb="cancel_plan" kind="risk" icon="cancel" refused={plan.actions["cancel"]} onClick={() => cancel(path, plan, reload)}>
             {t("plan.cancel")}
           </Act>
         </div>
@@ -69,7 +68,7 @@ export function Plan({ name: id }: { name: string }) {
           <div>
             <h2>
               <Icon name="s-dead" />
-              <Name text={failure.text} />
+              <Name text={`${failure.type.slice(failure.type.lastIndexOf(".") + 1)}: ${failure.text}`} />
             </h2>
           </div>
           <div class="btns">
@@ -81,7 +80,7 @@ export function Plan({ name: id }: { name: string }) {
           </div>
         </section>
       )}
-      {plan.layout && plan.layout.nodes.length > 0 && <Graph layout={plan.layout} plan={plan.id} />}
+      {plan.layout.nodes.length > 0 && <Graph layout={plan.layout} plan={plan.id} />}
       <div class="sec">
         <dl class="dl plan-facts">
           <Fact name={t("facts.made")}>
@@ -94,14 +93,24 @@ export function Plan({ name: id }: { name: string }) {
             </a>
           </Fact>
           <Fact name={t("kpi.waiting")}>{formatCount(counts.waiting)}</Fact>
-          <Fact name={t("state.cancelled")}>{formatCount(counts.cancelled)}</Fact>
+          <Fact name={t("queue.kept.cancelled")}>{formatCount(counts.cancelled)}</Fact>
+          <Fact name={t("plan.gone")}>{counts.gone > 0 && formatCount(counts.gone)}</Fact>
+          <Fact name={t("plan.resumed")}>{plan.resumed > 0 && t("plan.resumed.times", { n: plan.resumed })}</Fact>
         </dl>
       </div>
     </>
   );
 }
 
-function ledeOf({ counts, ended_at: ended }: PlanDetail) {
+const NONE: PlanCounts = { total: 0, done: 0, running: 0, waiting: 0, dead: 0, cancelled: 0, gone: 0 };
+
+function countsOf(plan: PlanDetail): PlanCounts {
+  return plan.counts ?? { ...NONE, total: plan.jobs };
+}
+
+function ledeOf(plan: PlanDetail) {
+  const counts = countsOf(plan);
+  const ended = plan.ended_at;
   return (
     <>
       {rich("plan.lede", { done: <>{formatCount(counts.done)}</>, n: counts.total })}{" "}
@@ -113,7 +122,7 @@ function ledeOf({ counts, ended_at: ended }: PlanDetail) {
 function cancel(path: string, plan: PlanDetail, reload: () => void): void {
   openConfirm({
     title: t("plan.cancel.title"),
-    children: <p>{t("plan.cancel.what", { n: plan.counts.waiting + plan.counts.running })}</p>,
+    children: <p>{t("plan.cancel.what", { n: countsOf(plan).waiting + countsOf(plan).running })}</p>,
     ask: { label: t("reason.label"), hint: t("reason.hint") },
     yes: t("plan.cancel"),
     risk: true,

@@ -79,7 +79,7 @@ export function Plans() {
 }
 
 function Row({ plan, isAt }: { plan: Plan; isAt: boolean }) {
-  const { counts } = plan;
+  const counts = plan.counts ?? { total: plan.jobs, done: 0, running: 0, waiting: 0, dead: 0, cancelled: 0 };
   const share = (n: number) => (counts.total > 0 ? n / counts.total : 0);
   return (
     <tr
@@ -108,7 +108,7 @@ function Row({ plan, isAt }: { plan: Plan; isAt: boolean }) {
         />
       </td>
       <td class="n nw">
-        {formatCount(counts.done)}
+        {plan.counts && formatCount(counts.done)}
         <span class="q3"> {t("kpi.of", { n: counts.total })}</span>
       </td>
       <td class="n">
@@ -128,12 +128,13 @@ function Row({ plan, isAt }: { plan: Plan; isAt: boolean }) {
 }
 
 /** A plan's state, with the sign of the state of jobs that is nearest. */
-export function PlanState({ state, big }: { state: string; big?: boolean }) {
+export function PlanState({ state: given, big }: { state: string | null; big?: boolean }) {
+  const state = given ?? "damaged";
   return <StateMark state={lookOf(state)} big={big ?? false} word={known(`plan.state.${state}`, state)} />;
 }
 
-export function lookOf(state: string): string {
-  if (state === "failed" || state === "failing") return "dead";
+export function lookOf(state: string | null): string {
+  if (state === null || state === "failed" || state === "failing" || state === "damaged") return "dead";
   if (state === "cancelling") return "cancelled";
   return state;
 }

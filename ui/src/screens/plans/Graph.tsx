@@ -1,7 +1,7 @@
 /** A plan as a graph: the server places the nodes, the page draws them. */
 import { useState } from "preact/hooks";
 
-import type { PlanDetail, PlanNode } from "../../data/schema";
+import type { PlanLayout, PlanNode } from "../../data/schema";
 import { STATES } from "../../data/schema";
 import { formatCount, formatNumber } from "../../format";
 import { Choice } from "../../parts/actions";
@@ -10,17 +10,16 @@ import { Icon } from "../../parts/Icon";
 import { to, toOne } from "../../router";
 import { t } from "../../text";
 
-type Layout = NonNullable<PlanDetail["layout"]>;
 type View = "graph" | "list";
 
-const NODE_WIDTH = 168;
-const NODE_HEIGHT = 44;
-const GROUP_HEIGHT = 92;
 const SQUARES_MAX = 300;
-const PAD = 24;
+const PAD = 8;
+// A box of a group shows its members: its rows stand further apart than the server's.
+const STRETCH = 1.15;
+const GROUP_STRETCH = 2.4;
 
 interface GraphProps {
-  layout: Layout;
+  layout: PlanLayout;
   plan: string;
 }
 
@@ -53,39 +52,52 @@ export function Graph({ layout, plan }: GraphProps) {
 }
 
 function Picture({ layout, plan }: GraphProps) {
-  const nodes = new Map(layout.nodes.map((node) => [node.id, node]));
-  const width = Math.max(layout.width, ...layout.nodes.map((node) => node.x + NODE_WIDTH)) + PAD;
-  const height = Math.max(layout.height, ...layout.nodes.map((node) => node.y + heightOf(node) / 2)) + PAD;
+  const stretch = layout.nodes.some(isGroup) ? GROUP_STRETCH : STRETCH;
+  const boxes = layout.nodes.map((node): Box => ({ node, x: node.x, y: (node.y + layout.node_height / 2) * stretch, width: layout.node_width }));
+  const byId = new Map(boxes.map((box) => [box.node.id, box]));
+  const width = layout.width + PAD;
+  const height = layout.height * stretch + PAD;
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label={t("plan.graph.label", { n: layout.nodes.length })}>
       <div class="graph" style={{ inlineSize: `${width}px`, blockSize: `${height}px` }}>
         <svg width={width} height={height} aria-hidden="true">
           {layout.edges.map((edge) => {
-            const from = nodes.get(edge.from);
-            const end = nodes.get(edge.to);
-            return from && end && <path d={curve(from, end)} class={from.state === "dead" ? "er" : from.state === "done" ? "on" : undefined} />;
+            const from = byId.get(edge["from"] ?? "");
+            const end = byId.get(edge["to"] ?? "");
+            const state = from?.node.state;
+            return from && end && <path d={curve(from, end)} class={state === "dead" ? "er" : state === "done" ? "on" : undefined} />;
           })}
         </svg>
-        {layout.nodes.map((node) => (
-          <NodeBox node={node} plan={plan} />
+        {boxes.map((box) => (
+          <NodeBox box={box} plan={plan} />
         ))}
       </div>
     </div>
   );
 }
 
-function NodeBox({ node, plan }: { node: PlanNode; plan: string }) {
-  const isGroup = (node.count ?? 0) > 1;
-  const place = { insetInlineStart: `${node.x}px`, insetBlockStart: `${node.y}px`, inlineSize: `${NODE_WIDTH}px` };
+interface Box {
+  node: PlanNode;
+  x: number;
+  /** Of its middle. */
+  y: number;
+  width: number;
+}
+
+function NodeBox({ box, plan }: { box: Box; plan: string }) {
+  const { node } = box;
+  const place = { insetInlineStart: `${box.x}px`, insetBlockStart: `${box.y}px`, inlineSize: `${box.width}px` };
+  if (node.kind === "join") return <i class="join" style={{ insetInlineStart: `${box.x}px`, insetBlockStart: `${box.y}px` }} />;
+  const state = node.state;
   return (
-    <a class={isGroup ? "node grp3" : "node"} href={hrefOf(node, plan)} data-s={node.state} style={place}>
-      <span class="st" data-s={node.state}>
-        <Icon name={`s-${node.state}`} />
+    <a class={isGroup(node) ? "node grp3" : "node"} href={hrefOf(node, plan)} data-s={state ?? "off"} style={place}>
+      <span class="st" data-s={state ?? "off"}>
+        <Icon name={state ? `s-${state}` : "dots"} />
         <b>
           <Name text={node.label} />
         </b>
       </span>
-      {isGroup ? <Members node={node} /> : <small>{t(`state.${node.state}`)}</small>}
+      {isGroup(node) ? <Members node={node} /> : <small>{state ? t(`state.${state}`) : t("plan.gone")}</small>}
     </a>
   );
 }
@@ -116,7 +128,7 @@ function Members({ node }: { node: PlanNode }) {
 
 /** The same as a table: for a narrow window, and for who cannot see the picture. */
 function NodeList({ layout, plan }: GraphProps) {
-  const nodes = [...layout.nodes].sort((a, b) => a.layer - b.layer || a.y - b.y);
+  const nodes = layout.nodes.filter((node) => node.kind !== "join").sort((a, b) => a.layer - b.layer || a.y - b.y);
   return (
     <div class="scroll">
       <table class="tbl">
@@ -133,7 +145,7 @@ function NodeList({ layout, plan }: GraphProps) {
           {nodes.map((node) => (
             <tr>
               <td>
-                <StateMark state={node.state} />
+                {node.state && <StateMark state={node.state} />}
               </td>
               <td>
                 <a class="t" href={hrefOf(node, plan)}>
@@ -152,15 +164,16 @@ function NodeList({ layout, plan }: GraphProps) {
 }
 
 function hrefOf(node: PlanNode, plan: string): string {
+  if (node.plan) return toOne("plans", node.plan);
   return node.job ? toOne("jobs", node.job) : to("jobs", { q: `plan:${plan}${node.task ? ` task:${node.task}` : ""}` });
 }
 
-function heightOf(node: PlanNode): number {
-  return (node.count ?? 0) > 1 ? GROUP_HEIGHT : NODE_HEIGHT;
+function isGroup(node: PlanNode): boolean {
+  return node.kind === "group";
 }
 
-function curve(from: PlanNode, end: PlanNode): string {
-  const x1 = from.x + NODE_WIDTH;
+function curve(from: Box, end: Box): string {
+  const x1 = from.x + (from.node.kind === "join" ? 0 : from.width);
   const middle = (x1 + end.x) / 2;
   return `M${x1} ${from.y}C${middle} ${from.y} ${middle} ${end.y} ${end.x} ${end.y}`;
 }

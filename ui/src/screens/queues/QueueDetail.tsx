@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 
 import { change } from "../../data/act";
 import { type Page, part } from "../../data/client";
+import type { BoundBody } from "../../data/api";
 import { type Queue, type State, STATES, type Worker } from "../../data/schema";
 import { useData } from "../../data/use";
 import { formatCount } from "../../format";
 import { Act, Button } from "../../parts/actions";
-import { Ago, Name, Num, StateMark } from "../../parts/basics";
+import { Ago, Name, Num, StateMark, Tag } from "../../parts/basics";
 import { Fact } from "../../parts/bits";
 import { openConfirm } from "../../parts/Confirm";
 import { closeDialog, Dialog, openDialog } from "../../parts/Dialog";
@@ -32,9 +33,11 @@ export function QueueDetail({ queue, reload }: Props) {
         <dl class="dl">
           <Fact name={t("col.state")}>
             {t(`queue.state.${queue.state}`)}
-            {queue.paused && <PausedBy {...queue.paused} />}
+            {queue.paused && <StoppedBy {...queue.paused} />}
+            {queue.closed_by && <StoppedBy {...queue.closed_by} />}
           </Fact>
-          <Fact name={t("queue.bound")}>{queue.bound === null ? t("queue.bound.none") : t("queue.bound.is", { n: queue.bound, overflow: queue.overflow ?? "" })}</Fact>
+          <Fact name={t("queue.bound")}>{queue.bound === null ? t("queue.bound.none") : t("queue.bound.is", { n: queue.bound })}
+            {queue.over && <Tag state="warn">{t("queue.over")}</Tag>}</Fact>
           <Fact name={t("queue.limits")}>{queue.limits.length > 0 && queue.limits.map((each) => <><Name text={each} /><br /></>)}</Fact>
           <Fact name={t("nav.tasks")}>
             <a class="a" href={to("tasks", { queue: queue.name })}>
@@ -82,7 +85,7 @@ export function QueueDetail({ queue, reload }: Props) {
   );
 }
 
-function PausedBy({ by, reason, at }: NonNullable<Queue["paused"]>): ComponentChildren {
+function StoppedBy({ by, reason, at }: NonNullable<Queue["paused"]>): ComponentChildren {
   return (
     <span class="q2">
       {" "}
@@ -145,22 +148,19 @@ function move(queue: Queue, reload: () => void): void {
   });
 }
 
-const OVERFLOWS = ["reject", "wait", "drop"] as const;
-
 function BoundForm({ queue, reload }: Props) {
   const [size, setSize] = useState(queue.bound === null ? "" : String(queue.bound));
-  const [overflow, setOverflow] = useState(queue.overflow ?? OVERFLOWS[0]);
   const isWrong = size !== "" && !/^\d+$/.test(size);
-  const choices = [...new Set([...OVERFLOWS, overflow])];
+  const save = (body: BoundBody) => {
+    closeDialog();
+    void change("PUT", `queues/${part(queue.name)}/bound`, body, t("queue.bound.did", { name: queue.name })).then((done) => done && reload());
+  };
   return (
     <Dialog class="confirm" label={t("queue.bound")} onClose={closeDialog}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (isWrong) return;
-          closeDialog();
-          const body = size === "" ? { maxsize: null } : { maxsize: Number(size), overflow };
-          void change("PUT", `queues/${part(queue.name)}/bound`, body, t("queue.bound.did", { name: queue.name })).then((done) => done && reload());
+          if (!isWrong) save({ maxsize: size === "" ? null : Number(size) });
         }}
       >
         <div>
@@ -169,16 +169,14 @@ function BoundForm({ queue, reload }: Props) {
             {t("queue.bound.size")}
             <input type="text" inputMode="numeric" autofocus placeholder={t("queue.bound.none")} value={size} aria-invalid={isWrong} onInput={(event) => setSize(event.currentTarget.value.trim())} />
           </label>
-          <label class="f">
-            {t("queue.bound.then")}
-            <select value={overflow} onChange={(event) => setOverflow(event.currentTarget.value)}>
-              {choices.map((each) => (
-                <option value={each}>{each}</option>
-              ))}
-            </select>
-          </label>
+          <p class="q2">{t("queue.bound.then")}</p>
         </div>
         <footer>
+          {queue.bound_by === "people" && (
+            <Button icon="undo" onClick={() => save({ maxsize: "code" })}>
+              {t("limits.give_back")}
+            </Button>
+          )}
           <Button onClick={closeDialog}>{t("act.leave")}</Button>
           <button type="submit" class="btn pri" disabled={isWrong}>
             {t("act.save")}

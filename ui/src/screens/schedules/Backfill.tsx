@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 
 import { change } from "../../data/act";
 import { type ApiError, part, send } from "../../data/client";
+import type { BackfillAnswer } from "../../data/api";
 import type { Schedule } from "../../data/schema";
 import { asApiError } from "../../data/use";
 import { formatNumber } from "../../format";
@@ -14,11 +15,6 @@ import { t } from "../../text";
 interface BackfillProps {
   schedule: Schedule;
   onDone: () => void;
-}
-
-interface Dry {
-  count?: number;
-  ticks?: number | string[];
 }
 
 export function BackfillForm({ schedule, onDone }: BackfillProps) {
@@ -33,9 +29,8 @@ export function BackfillForm({ schedule, onDone }: BackfillProps) {
 
   const look = async () => {
     try {
-      const answer = await send<Dry>("POST", path, { ...body, dry_run: true });
-      const ticks = Array.isArray(answer.ticks) ? answer.ticks.length : answer.ticks;
-      setCount(answer.count ?? ticks ?? 0);
+      const answer = await send<BackfillAnswer>("POST", path, { ...body, dry_run: true });
+      setCount(answer.total);
       setProblem(null);
     } catch (error) {
       setProblem(asApiError(error));

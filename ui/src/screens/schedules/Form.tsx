@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { change } from "../../data/act";
 import { type Page, part, send } from "../../data/client";
+import type { ChangedSchedule, NewSchedule, PreviewAnswer, RulePreviewBody } from "../../data/api";
 import type { Schedule, Task, Tick } from "../../data/schema";
 import { asApiError, useData } from "../../data/use";
 import { visible } from "../../names";
@@ -38,10 +39,10 @@ export function ScheduleForm({ schedule, onDone }: FormProps) {
     closeDialog();
     const done = (answer: unknown) => answer && onDone();
     if (schedule) {
-      const body = { version: schedule.version ?? 0, ...wish };
+      const body: ChangedSchedule = { version: schedule.version ?? 0, ...wish };
       void change("PATCH", `schedules/${part(schedule.name)}`, body, t("schedules.changed", { name })).then(done);
     } else {
-      const body = { name: name.trim(), task: task.trim(), kwargs_json: kwargs, ...wish };
+      const body: NewSchedule = { name: name.trim(), task: task.trim(), kwargs_json: kwargs, ...wish };
       void change("POST", "schedules", body, t("schedules.made", { name })).then(done);
     }
   };
@@ -131,9 +132,9 @@ function usePreview(wish: Record<string, string>): { ticks: Tick[]; problem: str
   useEffect(() => {
     let isOld = false;
     const timer = setTimeout(() => {
-      send<{ items?: Tick[]; next?: Tick[] }>("POST", "schedules/preview", { ...wish, n: 5 }).then(
+      send<PreviewAnswer>("POST", "schedules/preview", { ...wish, n: 5 } satisfies RulePreviewBody).then(
         (answer) => {
-          if (!isOld) setFound({ ticks: answer.items ?? answer.next ?? [], problem: null });
+          if (!isOld) setFound({ ticks: answer.runs, problem: null });
         },
         (error: unknown) => {
           const { message, cure } = asApiError(error);
