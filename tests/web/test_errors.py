@@ -63,3 +63,39 @@ async def test_a_viewer_sees_no_source_and_no_other_queue(app: App):
         other = (await client.get("/admin/errors")).json()["items"][0]["fingerprint"]
     async with browser(dashboard(app, viewer)) as client:
         assert (await client.get(f"/admin/errors/{other}")).status_code == 404
+
+
+@virtual(name="shop")
+async def test_a_group_is_muted_and_shown_again(app: App):
+    await fail(app)
+    async with browser(dashboard(app, User("olga", "operator"))) as client:
+        group = (await client.get("/admin/errors?task=check")).json()["items"][0]
+        path = f"/admin/errors/{group['fingerprint']}"
+        muted = (await client.post(f"{path}/mute", json={"reason": "known"})).json()
+        assert (muted["muted"]["by"], muted["muted"]["reason"]) == (
+            "olga@192.0.2.7 via dashboard",
+            "known",
+        )
+        only = (await client.get("/admin/errors?muted=true")).json()["items"]
+        assert [item["fingerprint"] for item in only] == [group["fingerprint"]]
+        others = (await client.get("/admin/errors?muted=false")).json()["items"]
+        assert [item["type"] for item in others] == ["ValueError"]
+        shown = (await client.post(f"{path}/unmute", json={})).json()
+        assert shown["muted"] is None
+    unmute, mute = await (await app.store()).audit("shop", limit=10)
+    assert (unmute.verb, mute.verb) == ("unmute", "mute")
+    assert (mute.read_details() or {})["after"] == {"reason": "known"}
+
+
+@virtual(name="shop")
+async def test_pages_of_errors_follow_each_other(app: App):
+    await fail(app)
+    async with browser(dashboard(app, ADMIN)) as client:
+        first = (await client.get("/admin/errors?limit=1")).json()
+        assert [item["type"] for item in first["items"]] == ["LookupError"]
+        path = f"/admin/errors?limit=1&cursor={first['cursor']}"
+        second = (await client.get(path)).json()
+        assert [item["type"] for item in second["items"]] == ["ValueError"]
+        assert second["cursor"] is None
+        other = f"/admin/errors?task=check&cursor={first['cursor']}"
+        assert (await client.get(other)).json()["code"] == "invalid_cursor"

@@ -91,3 +91,61 @@ async def test_a_large_group_is_one_box(app: App):
     async with browser(dashboard(app, other)) as client:
         assert (await client.get("/admin/plans")).json()["items"] == []
         assert (await client.get(f"/admin/plans/{plan_id}")).status_code == 404
+
+
+# --- changes
+
+
+@virtual(name="shop")
+async def test_a_failed_plan_is_retried(app: App):
+    IS_BROKEN["yes"] = True
+    plan_id = await made(app)
+    path = f"/admin/plans/{plan_id}"
+    async with browser(dashboard(app, User("olga", "operator"))) as client:
+        over = await client.post(f"{path}/cancel", json={})
+        assert (over.status_code, over.json()["state"]) == (409, "failed")
+        IS_BROKEN["yes"] = False
+        retried = (await client.post(f"{path}/retry", json={})).json()
+        assert retried == {"status": "retrying", "state": "running", "jobs": 1}
+        await drained(app)
+        shown = (await client.get(path)).json()
+        assert (shown["state"], shown["resumed"], shown["failure"]) == ("done", 1, None)
+        again = await client.post(f"{path}/retry", json={})
+        assert (again.status_code, again.json()["state"]) == (409, "done")
+    (line,) = await (await app.store()).audit("shop", limit=10)
+    assert (line.verb, line.target, line.jobs) == ("retry", f"plan {plan_id}", 1)
+    assert (line.read_details() or {})["before"] == {"state": "failed"}
+
+
+@virtual(name="shop")
+async def test_a_waiting_plan_is_cancelled(app: App):
+    one = app.task(name="fetch", queue="mail")(fetch)
+    plan = await chain(one.si(1), one.si(2)).enqueue()
+    async with browser(dashboard(app, ADMIN)) as client:
+        path = f"/admin/plans/{plan.id}"
+        assert (await client.get(path)).json()["actions"]["cancel"] is None
+        answer = (await client.post(f"{path}/cancel", json={})).json()
+        assert (answer["status"], answer["state"]) == ("cancelled", "cancelled")
+        shown = (await client.get(path)).json()
+        assert shown["counts"]["cancelled"] == 2
+        assert shown["actions"] == {"cancel": "all its jobs have ended", "retry": None}
+    (line,) = await (await app.store()).audit("shop", limit=10)
+    assert (line.verb, line.who) == ("cancel", "ann@192.0.2.7 via dashboard")
+    assert "request_id" in line.details
+
+
+@virtual(name="shop")
+async def test_pages_of_plans_follow_each_other_newest_first(app: App):
+    one = app.task(name="fetch", queue="mail")(fetch)
+    made_ids: list[str] = []
+    for n in range(5):
+        made_ids.append((await chain(one.si(n), one.si(n)).enqueue()).id)
+        await app.clock.sleep(100 * n)
+    async with browser(dashboard(app, ADMIN)) as client:
+        found, cursor = list[str](), ""
+        while cursor is not None:
+            params = {"limit": 2, "cursor": cursor}
+            page = (await client.get("/admin/plans", params=params)).json()
+            found += [item["id"] for item in page["items"]]
+            cursor = page["cursor"]
+    assert found == made_ids[::-1]

@@ -42,7 +42,7 @@ class PlanCounts(Answer):
     gone: int  # retention has deleted them
 
 
-class PlanFailure(Answer):
+class PlanErrorItem(Answer):
     text: str
     type: str
     job: str | None  # that failed first
@@ -58,10 +58,10 @@ class PlanItem(Answer):
     created_at: datetime | None
     ended_at: datetime | None
     resumed: int  # how often it was retried
-    failure: PlanFailure | None
+    failure: PlanErrorItem | None
 
 
-class PlanNode(Answer):
+class PlanBoxItem(Answer):
     id: str
     kind: str  # job, group (with counts) or join (no job)
     label: str
@@ -77,7 +77,7 @@ class PlanNode(Answer):
 
 
 class PlanLayoutAnswer(Answer):
-    nodes: list[PlanNode]
+    nodes: list[PlanBoxItem]
     edges: list[dict[str, str]]  # {from, to}
     width: int
     height: int
@@ -184,10 +184,10 @@ def record_fields(plan_id: str, record: PlanRecord, shape: Any) -> dict[str, Any
     }
 
 
-def failure_of(failure: FirstFailure | None, job: str | None) -> PlanFailure | None:
+def failure_of(failure: FirstFailure | None, job: str | None) -> PlanErrorItem | None:
     if failure is None:
         return None
-    return PlanFailure(
+    return PlanErrorItem(
         text=failure.message, type=failure.type, job=job, reason=failure.reason
     )
 
@@ -250,7 +250,7 @@ async def tree_for_picture(store: Store, plan: StoredPlan) -> PlanTree:
 def layout_answer(picture: PlanPicture) -> PlanLayoutAnswer:
     return PlanLayoutAnswer(
         nodes=[
-            PlanNode(
+            PlanBoxItem(
                 id=box.id,
                 kind=box.kind,
                 label=box.label,

@@ -49,7 +49,7 @@ Pausing = Annotated[WebCall, may("pause_schedule")]
 PREVIEWED = 10
 
 
-class ReasonBody(Body):
+class PauseSchedule(Body):
     reason: str = ""
 
 
@@ -135,7 +135,7 @@ async def delete_schedule(
 
 
 @router.post("/schedules/{name}/pause")
-async def pause_schedule(call: Pausing, name: str, body: ReasonBody) -> ScheduleView:
+async def pause_schedule(call: Pausing, name: str, body: PauseSchedule) -> ScheduleView:
     """Make no more jobs; those that are made go on."""
     await known_schedule(call, name)
     await schedules_of(call).pause(name, body.reason)
