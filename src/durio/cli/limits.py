@@ -101,7 +101,8 @@ def list_all(*, selection: AppSelection) -> None:
     if selection.is_json:
         show_json({"limits": [row.to_dict() for row in rows]})
         return
-    show_table(COLUMNS, [cells(row) for row in rows], "no limits")
+    none = "no limits: a worker writes those of its tasks when it starts"
+    show_table(COLUMNS, [cells(row) for row in rows], none)
 
 
 def cells(row: LimitRow) -> list[str]:
