@@ -85,6 +85,11 @@ sim: $(READY) ## Attack a simulated fleet (SEEDS=1000 FIRST_SEED=1; SECONDS=120;
 soak: $(READY) ## Load real workers while things go wrong, and plot it (MINUTES=30 SOAK_ARGS="--seed 7")
 	@$(PY) -m tests.soak --minutes $(MINUTES) --report docs/reports $(SOAK_ARGS)
 
+.PHONY: fuzz-api
+fuzz-api: MINUTES = 10
+fuzz-api: $(READY) ## Attack the admin API with random requests by its document (MINUTES=10 SEED=7)
+	@$(PY) -m tests.fuzz_api --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 .PHONY: chaos
 chaos: $(READY) ## Disturb real processes, one fault at a time, 20 min (CHAOS_ARGS="--seconds 60")
 	@$(PY) -m tests.e2e.chaos --page docs/reports/chaos.md \

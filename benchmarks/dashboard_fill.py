@@ -87,8 +87,14 @@ select *, row_number() over (order by id) - 1 as place
 from {{schema}}.{table} where state = {state}
 """
 POSTGRES_COLUMNS = """
-select column_name from information_schema.columns
-where table_schema = $1::text and table_name = $2::text order by ordinal_position
+select attname::text from pg_attribute
+where attrelid = ('{schema}.' || $1::text)::regclass and attnum > 0 and not attisdropped
+order by attnum
+"""
+POSTGRES_WORKERS = """
+insert into {{schema}}.worker ({columns})
+select {values} from (select * from {{schema}}.worker order by id desc limit 1) as w,
+  generate_series(1, $2::int8)
 """
 
 
@@ -112,9 +118,7 @@ async def fill_postgres(store: PostgresStore, ask: Ask, jobs: int) -> None:
 
 async def copy_postgres(ask: Ask, share: Share, total: int) -> None:
     """Copy the jobs of one state."""
-    ((schema,),) = await ask("select '{schema}'")
-    rows = await ask(POSTGRES_COLUMNS, schema.strip('"'), share.table)
-    names = [name for (name,) in rows]
+    names = await columns_of(ask, share.table)
     await ask(POSTGRES_SEEDS.format(table=share.table, state=share.state))
     await ask("alter table {schema}.seed add primary key (place)")
     await ask("analyze {schema}.seed")
@@ -132,16 +136,16 @@ async def copy_postgres(ask: Ask, share: Share, total: int) -> None:
     await ask("drop table {schema}.seed")
 
 
+async def columns_of(ask: Ask, table: str) -> list[str]:
+    return [name for (name,) in await ask(POSTGRES_COLUMNS, table)]
+
+
 async def add_workers_postgres(ask: Ask) -> None:
     """Add live workers of other hosts: rows of the one that lives."""
-    await ask(
-        "insert into {schema}.worker (namespace, queues, info, expires_at, vitals) "
-        "select namespace, queues, info, expires_at + $1::float8, vitals from ("
-        "select * from {schema}.worker order by id desc limit 1) as w, "
-        "generate_series(1, $2::int8)",
-        FAR,
-        WORKERS,
-    )
+    names = [name for name in await columns_of(ask, "worker") if name != "id"]
+    values = ["expires_at + $1::float8" if n == "expires_at" else n for n in names]
+    sql = POSTGRES_WORKERS.format(columns=", ".join(names), values=", ".join(values))
+    await ask(sql, FAR, WORKERS)
 
 
 # --- SQLite
