@@ -7,7 +7,19 @@ from starlette.responses import HTMLResponse, Response
 
 from durio.web.static_files import file_text
 
-STYLES = re.compile(r'<link rel="stylesheet"[^>]*>')
+# Of the built page: its styles and its icon.
+LINKS = re.compile(r'<link rel="(?:stylesheet|icon)"[^>]*>')
+HUSK = (
+    "M13.0 0.5L15.2 3.5L18.4 1.7L19.0 5.4L22.8 5.2L21.7 8.8L25.2 10.2L22.7 13.0"
+    "L25.2 15.8L21.7 17.2L22.8 20.8L19.0 20.6L18.4 24.3L15.2 22.5L13.0 25.5L10.8 22.5"
+    "L7.6 24.3L7.0 20.6L3.2 20.8L4.3 17.2L0.8 15.8L3.3 13.0L0.8 10.2L4.3 8.8L3.2 5.2"
+    "L7.0 5.4L7.6 1.7L10.8 3.5z"
+)
+SEED = "M9.2 6.8h3.6a6.2 6.2 0 0 1 0 12.4H9.2zm2.7 2.7v7h.9a3.5 3.5 0 0 0 0-7z"
+MARK = (
+    '<svg class="mark" viewBox="0 0 26 26" aria-hidden="true">'
+    f'<path class="husk" d="{HUSK}"/><path class="seed" d="{SEED}"/></svg>'
+)
 PAGE = """<!doctype html>
 <html lang="en" dir="ltr">
 <head>
@@ -21,7 +33,7 @@ PAGE = """<!doctype html>
 </head>
 <body>
 <main class="lone"><div class="login">
-<div class="lb"><div><h1>{title}</h1><p>{app}</p></div></div>
+<div class="lb">{mark}<div><h1>{title}</h1><p>{app}</p></div></div>
 {notes}
 {form}
 </div></main>
@@ -87,7 +99,8 @@ def page(
         base=base,
         title=escaped(title),
         app=escaped(app),
-        styles="\n".join(STYLES.findall(file_text("index.html"))),
+        mark=MARK,
+        styles="\n".join(LINKS.findall(file_text("index.html"))),
         notes="\n".join(notes),
         form=form,
     )

@@ -2,7 +2,6 @@
 import { useState } from "preact/hooks";
 
 import type { PlanLayout, PlanNode } from "../../data/schema";
-import { STATES } from "../../data/schema";
 import { formatCount, formatNumber } from "../../format";
 import { Choice } from "../../parts/actions";
 import { Name, StateMark, TaskName } from "../../parts/basics";
@@ -12,6 +11,8 @@ import { t } from "../../text";
 
 type View = "graph" | "list";
 
+/** Members as they go through their lives, those that need a look last. */
+const ORDER = ["done", "running", "ready", "scheduled", "blocked", "cancelled", "dead"] as const;
 const SQUARES_MAX = 300;
 const PAD = 8;
 // A box of a group shows its members: its rows stand further apart than the server's.
@@ -104,7 +105,7 @@ function NodeBox({ box, plan }: { box: Box; plan: string }) {
 
 /** One square per member, up to 300; above that the counts say it. */
 function Members({ node }: { node: PlanNode }) {
-  const states = STATES.map((state) => [state, node.states?.[state] ?? 0] as const).filter(([, n]) => n > 0);
+  const states = ORDER.map((state) => [state, node.states?.[state] ?? 0] as const).filter(([, n]) => n > 0);
   const all = states.reduce((sum, [, n]) => sum + n, 0);
   return (
     <>
