@@ -1,5 +1,6 @@
 """`admin/workers`: who works on what, and what a person asks of a worker."""
 
+import platform
 from typing import Any
 
 from durio import App
@@ -18,7 +19,7 @@ def slow_task(app: App, **options: Any) -> Any:
     return app.task(name="slow", **options)(slow)
 
 
-@virtual(name="shop")
+@virtual(name="shop", settings={"worker": {"heartbeat_seconds": 1}})
 async def test_a_worker_is_listed_with_what_it_does(app: App):
     job = await slow_task(app, queue="mail", timeout=600).enqueue()
     async with working(app):
@@ -27,6 +28,9 @@ async def test_a_worker_is_listed_with_what_it_does(app: App):
         async with browser(dashboard(app, OPERATOR)) as client:
             (item,) = (await client.get("/admin/workers")).json()["items"]
             assert (item["state"], item["busy"]) == ("live", 1)
+            assert item["loop_lag_ms"] == 0  # virtual time
+            assert item["python"] == platform.python_version()
+            assert item["last_beat_at"] <= item["lease_ends_at"]
             (running,) = item["jobs"]
             assert running["id"] == job.id
             assert running["limit_seconds"] == 600

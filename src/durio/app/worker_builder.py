@@ -1,5 +1,6 @@
 """Build a worker for an App from its parts: clock, threads, child processes, loops."""
 
+import platform
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -189,6 +190,7 @@ def worker_config(
         host=host,
         pid=pid,
         version=__version__,
+        python=platform.python_version(),
         code_version=app.version,
         serving=served,
         handlers=app.registry.by_name,

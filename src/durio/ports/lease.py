@@ -29,6 +29,7 @@ class WorkerInfo(NamedTuple):
     # Names of its tasks, also former ones. None: more than TASKS_MAX, or not known.
     tasks: tuple[str, ...] | None = None
     code_version: str | None = None  # of the user's code: App(version=)
+    python: str | None = None  # its version
 
 
 class Vitals(NamedTuple):
@@ -39,6 +40,7 @@ class Vitals(NamedTuple):
     ended: int  # attempts since the process started
     children: int
     draining: bool = False  # it ends its jobs and claims no more
+    loop_lag_seconds: float | None = None  # None: not measured yet
 
 
 class Command(NamedTuple):

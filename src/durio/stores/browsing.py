@@ -92,8 +92,12 @@ def worker_row(
 
 
 def vitals_text(vitals: Vitals) -> str:
-    """Return vitals as stored; older releases read them if the worker does not drain."""
-    return json_text(vitals if vitals.draining else vitals[:-1])
+    """Return vitals as stored, without defaults at the end, which older releases lack."""
+    fields, defaults = list(vitals), [False, None]
+    while defaults and fields[-1] == defaults[-1]:
+        fields.pop()
+        defaults.pop()
+    return json_text(fields)
 
 
 def vitals_of(stored: str | None) -> Vitals | None:

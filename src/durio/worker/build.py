@@ -24,6 +24,7 @@ from durio.worker.heartbeat import Heartbeat, VitalsReporter
 from durio.worker.lanes import Lanes, quotas_for
 from durio.worker.lease_check import LeaseCheck
 from durio.worker.lease_events import LeaseEvents
+from durio.worker.loop_lag import LoopLag
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
 from durio.worker.plan_changes import PlanChanges
@@ -61,6 +62,7 @@ class WorkerBuilder:
         self._ports = ports
         self._store, self._clock, self._emit = ports.store, ports.clock, ports.emit
         self._identity = WorkerIdentity()
+        self._lag = LoopLag(ports.clock)
         self._stop = StopControl(ports.emit, self._identity)
         self._hooks = HookRunner(config.hooks, ports.emit)
         self._outcomes = OutcomeBuffer(
@@ -87,6 +89,7 @@ class WorkerBuilder:
             slots,
             config.send_message,
             None if ports.child_pool is None else ports.child_pool.vitals,
+            self._lag.seconds,
         )
         events = LeaseEvents(
             self._emit, self._identity, registration, slots, self._outcomes, claims
@@ -258,6 +261,7 @@ class WorkerBuilder:
             stopped=slots.runner.stopped,
             hooks=self._hooks,
             deadlines=slots.deadlines,
+            lag=self._lag,
             block_seconds=self._settings.block_seconds,
             grace_seconds=self._settings.grace_seconds,
         )

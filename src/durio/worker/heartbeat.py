@@ -68,12 +68,14 @@ class VitalsReporter:
         attempts: AttemptCounts,
         send_message: SendProcessMessage | None,
         measure_children: Callable[[], ChildVitals] | None,
+        loop_lag: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._usage = usage
         self._attempts = attempts
         self._send_message = send_message
         self._measure_children = measure_children or (lambda: NO_CHILDREN)
+        self._loop_lag = loop_lag
 
     def ready(self, tasks: int) -> None:
         """Report that the worker has a lease and claims jobs."""
@@ -96,6 +98,7 @@ class VitalsReporter:
             self._attempts.ended,
             children.count,
             self._attempts.is_closed,
+            self._loop_lag(),
         )
         if self._send_message is not None:
             message = ProcessMessage(

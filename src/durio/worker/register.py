@@ -156,6 +156,7 @@ class Registration:
             queues=config.serving.patterns,
             concurrency=config.settings.worker.concurrency,
             version=config.version,
+            python=config.python,
             schedules=config.schedules,
             tasks=tuple(config.tasks) if len(config.tasks) <= TASKS_MAX else None,
             code_version=config.code_version,

@@ -27,6 +27,7 @@ from durio.telemetry.log import in_job
 from durio.worker.attempt import AttemptEnd
 from durio.worker.deadline import NEVER, Deadlines, excuse
 from durio.worker.inflight import Attempt, InterruptReason
+from durio.worker.loop_lag import LoopLag
 from durio.worker.middleware import HookRunner
 from durio.worker.outcome_buffer import OutcomeBuffer
 
@@ -99,6 +100,7 @@ class Watchdog:
         stopped: Callable[[Attempt], AttemptEnd],
         hooks: HookRunner,
         deadlines: Deadlines,
+        lag: LoopLag,
         block_seconds: float,
         grace_seconds: float,
     ) -> None:
@@ -113,6 +115,7 @@ class Watchdog:
         self._stopped = stopped
         self._hooks = hooks
         self._deadlines = deadlines
+        self._lag = lag
         self._block_seconds = block_seconds
         self._grace_seconds = grace_seconds
         self._watched = asyncio.get_running_loop()
@@ -126,6 +129,7 @@ class Watchdog:
         self._deadlines.on_loop_alive()  # a stall from now on is excused
         while True:
             asked_at = self._clock.monotonic()
+            self._lag.asked()
             self._watched.call_soon_threadsafe(self._answer)
             await self._clock.sleep(self._block_seconds / LOOKS_PER_BLOCK)
             silent = self._clock.monotonic() - self._answered_at
@@ -136,6 +140,7 @@ class Watchdog:
 
     def _answer(self) -> None:
         self._answered_at = self._clock.monotonic()
+        self._lag.answered()
         self._deadlines.on_loop_alive()
 
     async def _blocked(self, seconds: float) -> None:

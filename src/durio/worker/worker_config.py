@@ -65,6 +65,7 @@ class WorkerConfig:
     )  # by lane
     breakers: Mapping[str, Breaker] = field(default_factory=dict[str, Breaker])
     schedules: tuple[str, ...] = ()  # names of those that the code declares
+    python: str | None = None  # its version
     code_version: str | None = None  # of the user's code
     middleware: Sequence[Middleware] = ()
     hooks: Hooks = field(default_factory=Hooks)

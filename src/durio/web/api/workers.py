@@ -60,7 +60,7 @@ class WorkerItem(Answer):
     busy: int
     jobs: list[RunningJob]
     jobs_partial: bool  # it runs more jobs than are listed
-    loop_lag_ms: float | None  # at its last heartbeat; None: not known
+    loop_lag_ms: float | None  # before its last heartbeat; None: not known
     cpu_seconds: float | None
     memory_bytes: int | None
     children: int | None
@@ -131,10 +131,9 @@ async def stack_worker(
             "Try again. A worker answers with its next heartbeat.",
         )
     answer = answered.answer
-    lag = answer.get("loop_lag_seconds")
     return StackAnswer(
         stack=stack_text(answer, is_all=True),
-        loop_lag_ms=None if lag is None else lag * MILLISECONDS,
+        loop_lag_ms=milliseconds(answer.get("loop_lag_seconds")),
     )
 
 
@@ -215,7 +214,7 @@ def worker_item(
         busy=row.running,
         jobs=[running_job(call, job, now) for job in jobs],
         jobs_partial=len(jobs) < row.running,
-        loop_lag_ms=None,
+        loop_lag_ms=milliseconds(None if vitals is None else vitals.loop_lag_seconds),
         cpu_seconds=None if vitals is None else vitals.cpu_seconds,
         memory_bytes=None if vitals is None else vitals.rss_bytes,
         children=None if vitals is None else vitals.children,
@@ -257,6 +256,10 @@ def running_job(call: WebCall, job: StoredJob, now: float) -> RunningJob:
             state=progress.state,
         ),
     )
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * MILLISECONDS, 3)
 
 
 def texts(values: Iterable[str] | None) -> list[str] | None:
