@@ -134,6 +134,22 @@ def test_the_dashboard_works_below_a_path(host: Host):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("host", BY_WSGI)
+def test_a_page_below_wsgi_polls_because_there_is_no_stream(host: Host):
+    async def main() -> None:
+        app = App(MEMORY, name="shop")
+        async with client_of(host, app, auth=lambda _: who("olga")) as client:
+            refused = await client.get("/admin/stream?topics=jobs")
+            assert (refused.status_code, refused.json()["code"]) == (501, "no_stream")
+            first = (await client.get("/admin/poll?topics=jobs,overview")).json()
+            assert [each["topic"] for each in first["events"]] == ["overview"]
+            path = f"/admin/poll?topics=jobs,overview&since={first['since']}"
+            assert (await client.get(path)).json()["events"] == []
+        await app.close()
+
+    asyncio.run(main())
+
+
 def who(name: str | None) -> User | None:
     return User(name, "operator") if name else None
 

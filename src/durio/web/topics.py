@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from durio.client.breakers import list_breakers
-from durio.client.job_view import progress_of
+from durio.client.job_view import progress_of, readable
 from durio.client.plan_list import list_plans
 from durio.model.error_groups import GROUPS_MAX, errors_kind
 from durio.model.errors import JobNotFound, PlanNotFound
@@ -32,6 +32,7 @@ NEWEST_JOBS = 50
 NEWEST_PLANS = 50
 GATES_MAX = 200  # of each kind of limit
 RECORDS_MAX = 1_000
+BULK_SHOWN = ("state", "done", "skipped", "failed", "expected")
 GATE_KINDS = (KEYED_CAP, KEYED_RATE, FAIR, CAP, RATE)
 
 LIST_SECONDS = 1.0
@@ -206,6 +207,13 @@ class TopicSource:
         counts = {state.value: jobs for state, jobs in status.counts.items()}
         return {"id": topic.id, "state": status.state.value, "counts": counts}
 
+    async def bulk(self, topic: Watched) -> Mapping[str, Any]:
+        kind = f"bulk:{self.app.name}"
+        for record in await (await self.store()).records(kind, [topic.id]):
+            body: Any = readable(record.body)
+            return {"id": topic.id, **{name: body.get(name) for name in BULK_SHOWN}}
+        return {"id": topic.id, "state": None}
+
 
 class TopicKind(NamedTuple):
     """How a kind of topic is read."""
@@ -238,4 +246,5 @@ KINDS: dict[str, TopicKind] = {
     "audit": listed(TopicSource.audit, FIGURE_SECONDS),
     "job": TopicKind(TopicSource.job, DETAIL_SECONDS, has_id=True),
     "plan": TopicKind(TopicSource.plan, LIST_SECONDS, has_id=True),
+    "bulk": TopicKind(TopicSource.bulk, DETAIL_SECONDS, has_id=True),
 }

@@ -165,16 +165,6 @@ export interface ErrorText {
   text: string;
 }
 
-export interface ErrorTop {
-  fingerprint: string;
-  type: string;
-  text: string;
-  tasks: string[];
-  count: number;
-  dead: number;
-  last_seen: string | null;
-}
-
 export interface ErrorView {
   fingerprint: string;
   type: string;
@@ -452,15 +442,34 @@ export interface Overview {
   as_of: string | null;
   queues: QueueItem[];
   workers: WorkerFigures;
-  error_groups: ErrorTop[];
+  error_groups: ErrorItem[];
   last_changes: ChangeLine[];
   schedules_next: NextSchedule[];
+}
+
+export interface PauseSchedule {
+  reason?: string;
 }
 
 export interface PlanAnswer {
   status: string;
   state: PlanState;
   jobs: number | null;
+}
+
+export interface PlanBoxItem {
+  id: string;
+  kind: string;
+  label: string;
+  task: string | null;
+  state: State | null;
+  job: string | null;
+  plan: string | null;
+  count: number | null;
+  states: Record<string, number> | null;
+  layer: number;
+  x: number;
+  y: number;
 }
 
 export interface PlanCounts {
@@ -473,7 +482,7 @@ export interface PlanCounts {
   gone: number;
 }
 
-export interface PlanFailure {
+export interface PlanErrorItem {
   text: string;
   type: string;
   job: string | null;
@@ -489,31 +498,16 @@ export interface PlanItem {
   created_at: string | null;
   ended_at: string | null;
   resumed: number;
-  failure: PlanFailure | null;
+  failure: PlanErrorItem | null;
 }
 
 export interface PlanLayoutAnswer {
-  nodes: PlanNode[];
+  nodes: PlanBoxItem[];
   edges: Record<string, string>[];
   width: number;
   height: number;
   node_width: number;
   node_height: number;
-}
-
-export interface PlanNode {
-  id: string;
-  kind: string;
-  label: string;
-  task: string | null;
-  state: State | null;
-  job: string | null;
-  plan: string | null;
-  count: number | null;
-  states: Record<string, number> | null;
-  layer: number;
-  x: number;
-  y: number;
 }
 
 export type PlanState = "running" | "failing" | "failed" | "cancelling" | "cancelled" | "done";
@@ -527,7 +521,7 @@ export interface PlanView {
   created_at: string | null;
   ended_at: string | null;
   resumed: number;
-  failure: PlanFailure | null;
+  failure: PlanErrorItem | null;
   tree: Record<string, unknown>;
   layout: PlanLayoutAnswer;
   replaces: ReplacedJob | null;
@@ -582,6 +576,10 @@ export interface QueueItem {
   limits: string[];
   workers: number;
   tasks: number;
+}
+
+export interface ReasonBody {
+  reason: string;
 }
 
 export interface ReplacedJob {
@@ -806,12 +804,4 @@ export interface WorkerItem {
   ended: number | null;
   tasks: string[] | null;
   speaks: number | null;
-}
-
-export interface durio__web__api__breakers__ReasonBody {
-  reason: string;
-}
-
-export interface durio__web__api__schedule_changes__ReasonBody {
-  reason?: string;
 }

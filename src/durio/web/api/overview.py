@@ -5,13 +5,13 @@ from datetime import datetime
 
 from fastapi import APIRouter
 
-from durio.client.error_groups import StoredGroup
 from durio.client.queue_rows import read_stops
 from durio.client.schedule_view import Schedule
 from durio.doctor.snapshot import StoreSnapshot
 from durio.model.job import BLOCKED, DEAD, READY, RUNNING, SCHEDULED, utc_datetime
 from durio.model.names import queue_of
 from durio.ports.browse import AuditLine, LaneRow, WorkerRow
+from durio.web.api.errors import ErrorItem, group_fields, visible_groups
 from durio.web.api.queue_items import Count, QueueItem, queue_item, read_facts
 from durio.web.api.shapes import Answer
 from durio.web.attention import (
@@ -33,7 +33,6 @@ QUEUES_MAX = 12
 NO_LISTS = Lists([], [], [], [])
 GROUPS_MAX = 5
 CHANGES_MAX = 8
-TASKS_NAMED_MAX = 5
 LIVE_STATES = {
     "scheduled": SCHEDULED,
     "blocked": BLOCKED,
@@ -67,16 +66,6 @@ class WorkerFigures(Answer):
     busy: int
 
 
-class ErrorTop(Answer):
-    fingerprint: str
-    type: str
-    text: str
-    tasks: list[str]
-    count: int  # failed attempts
-    dead: int
-    last_seen: datetime | None
-
-
 class ChangeLine(Answer):
     at: datetime | None
     by: str
@@ -100,7 +89,7 @@ class Overview(Answer):
     as_of: datetime | None  # when the jobs were counted
     queues: list[QueueItem]  # those with the most waiting jobs
     workers: WorkerFigures
-    error_groups: list[ErrorTop]
+    error_groups: list[ErrorItem]
     last_changes: list[ChangeLine]
     schedules_next: list[NextSchedule]
 
@@ -118,8 +107,10 @@ async def show_overview(call: Viewer) -> Overview:
         changes = await store.audit(call.app.name, limit=CHANGES_MAX)
     snapshot = visible(counted.value, limited_to)
     queues = await busiest(call, snapshot, counted.at)
-    # Breakers, errors and schedules are not of one queue.
-    shown = lists.value if limited_to is None else NO_LISTS
+    # Breakers and schedules are not of one queue.
+    shown = lists.value
+    if limited_to is not None:
+        shown = NO_LISTS._replace(groups=await visible_groups(call))
     found = notices(snapshot, shown.findings, shown.breakers)
     level, text = headline(found, snapshot)
     groups = [group for group in shown.groups if group.group.mute is None]
@@ -130,7 +121,7 @@ async def show_overview(call: Viewer) -> Overview:
         as_of=utc_datetime(counted.at),
         queues=queues,
         workers=worker_figures(snapshot.workers),
-        error_groups=[error_top(each) for each in groups[:GROUPS_MAX]],
+        error_groups=[ErrorItem(**group_fields(each)) for each in groups[:GROUPS_MAX]],
         last_changes=[change_line(each) for each in changes],
         schedules_next=[next_schedule(each) for each in shown.next_schedules],
     )
@@ -179,20 +170,6 @@ def worker_figures(workers: Sequence[WorkerRow]) -> WorkerFigures:
         live=len(live),
         slots=sum(int(row.info["concurrency"]) for row in live),
         busy=sum(row.running for row in live),
-    )
-
-
-def error_top(stored: StoredGroup) -> ErrorTop:
-    group = stored.group
-    tasks = sorted(group.tasks, key=lambda name: -group.tasks[name])
-    return ErrorTop(
-        fingerprint=stored.fingerprint,
-        type=group.type,
-        text=group.message,
-        tasks=tasks[:TASKS_NAMED_MAX],
-        count=group.failed,
-        dead=group.dead,
-        last_seen=utc_datetime(group.last_at),
     )
 
 

@@ -2,16 +2,17 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
-from durio.model.ids import id_bytes
 from durio.web.api.jobs import job_of
+from durio.web.api.plans import known_plan
 from durio.web.api.shapes import Answer
 from durio.web.call import WebCall
 from durio.web.event_stream import EventStream
 from durio.web.problems import Refusal
 from durio.web.roles import Viewer
 from durio.web.topics import KINDS, Watched
+from durio.web.wsgi import WITHOUT_STREAMS
 
 router = APIRouter(tags=["stream"])
 
@@ -38,6 +39,7 @@ class PollAnswer(Answer):
 )
 async def open_stream(
     call: Viewer,
+    request: Request,
     topics: Topics,
     last_event_id: Annotated[str | None, Header(max_length=ID_CHARS_MAX)] = None,
 ) -> Response:
@@ -45,6 +47,13 @@ async def open_stream(
 
     Read the data after the stream is open: what changes later leads to a message.
     """
+    if request.scope.get(WITHOUT_STREAMS):
+        raise Refusal(
+            501,
+            "no_stream",
+            "a WSGI server cannot send a stream",
+            "Use admin/poll, or an ASGI server.",
+        )
     watched = await watched_topics(call, topics)
     feeds = call.site.feeds
     viewer = await feeds.watch(watched, last_event_id)
@@ -93,5 +102,4 @@ async def check_topic(call: WebCall, topic: Watched) -> None:
     if topic.kind == "job":
         await job_of(call, topic.id)
     elif topic.kind == "plan":
-        id_bytes(topic.id)
-        await (await call.app.plan(topic.id)).status()
+        await known_plan(call, topic.id)
