@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -61,6 +62,22 @@ def test_the_types_are_those_of_the_api() -> None:
     assert generator.OUT.read_text(encoding="utf-8") == generator.types(), (
         "the API has changed: .venv/bin/python ui/generate_types.py"
     )
+
+
+def test_the_logic_of_the_page() -> None:
+    """Node runs TypeScript that has no more than types; these files import no other ones."""
+    node = script("build").node_folder() / "bin/node"
+    files = sorted(str(path) for path in (UI / "tests").glob("*.test.ts"))
+    done = subprocess.run(
+        [node, "--test", "--test-reporter=tap", *files],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# fail 0" in done.stdout
+    assert re.search(r"# pass [1-9]", done.stdout)
 
 
 def test_the_page_is_small() -> None:

@@ -8,7 +8,7 @@ export type Node =
   | { kind: "number" | "literal"; text: string };
 
 const DEPTH_MAX = 64;
-const TOKEN = /\s*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null)|(\S))/y;
+const TOKEN = /\s*(?:([{}[\],:])|("(?:[^"\\\u0000-\u001f]|\\.)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null)|(\S))/y;
 
 interface Token {
   text: string;
@@ -18,8 +18,11 @@ interface Token {
 
 /** A text that is no JSON, and where that shows. */
 export class JsonError extends Error {
-  constructor(readonly at: number) {
+  readonly at: number;
+
+  constructor(at: number) {
     super(String(at));
+    this.at = at;
   }
 }
 
@@ -68,10 +71,12 @@ export function pretty(node: Node, indent = ""): string {
 }
 
 class Reader {
+  private readonly text: string;
   private token: Token;
   private end = 0;
 
-  constructor(private readonly text: string) {
+  constructor(text: string) {
+    this.text = text;
     this.token = this.next();
   }
 

@@ -2,14 +2,15 @@
 
 /** An answer that refuses, as `application/problem+json` says it. */
 export class ApiError extends Error {
-  constructor(
-    readonly status: number,
-    readonly code: string,
-    readonly title: string,
-    readonly detail: string,
-    readonly cure: string,
-  ) {
+  readonly status: number;
+  readonly code: string;
+  readonly cure: string;
+
+  constructor(status: number, code: string, title: string, detail: string, cure: string) {
     super(detail || title);
+    this.status = status;
+    this.code = code;
+    this.cure = cure;
   }
 }
 

@@ -25,7 +25,7 @@ export type PlanCounts = api.PlanCounts;
 export type Plan = api.PlanItem;
 export type PlanDetail = api.PlanView;
 export type PlanLayout = api.PlanLayoutAnswer;
-export type PlanNode = Omit<api.PlanNode, "states"> & { states: Partial<Record<State, number>> | null };
+export type PlanNode = Omit<api.PlanBoxItem, "states"> & { states: Partial<Record<State, number>> | null };
 
 /** Counts by state; a state without jobs may be absent. */
 export type StateCounts = Partial<Record<State, api.Count>>;

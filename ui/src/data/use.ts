@@ -13,6 +13,7 @@ export interface Data<T> {
 }
 
 const SLOW_MS = 150;
+const AGAIN_MS = 5000; // after an answer that failed for a reason that passes
 const LIVE_MS = 2000; // at most one live read in this time
 
 interface Options {
@@ -32,19 +33,21 @@ export function useData<T>(path: string | null, values: Values = {}, options: Op
   });
   const [isSlow, setSlow] = useState(false);
   const [turn, setTurn] = useState(0);
+  const reload = () => setTurn((n) => n + 1);
 
   useEffect(() => {
     if (path === null) return undefined;
     const abort = new AbortController();
     const timer = setTimeout(() => setSlow(true), SLOW_MS);
+    let again: ReturnType<typeof setTimeout> | undefined;
     const done = (next: { data: T | null; error: ApiError | null }) => {
       clearTimeout(timer);
       setSlow(false);
-      setFound((old) => ({
-        key,
-        error: next.error,
-        data: next.data ?? (old.key === key ? old.data : null),
-      }));
+      if (next.error && passes(next.error)) again = setTimeout(reload, AGAIN_MS);
+      setFound((old) => {
+        const kept = old.key === key ? old.data : null;
+        return { key, error: shownError(next.error, kept !== null), data: next.data ?? kept };
+      });
     };
     get<T>(path, values, abort.signal).then(
       (data) => done({ data, error: null }),
@@ -55,11 +58,11 @@ export function useData<T>(path: string | null, values: Values = {}, options: Op
     );
     return () => {
       clearTimeout(timer);
+      clearTimeout(again);
       abort.abort();
     };
   }, [key, turn]);
 
-  const reload = () => setTurn((n) => n + 1);
   const isOther = found.key !== key;
   // What is not there cannot be watched: its topic would be refused with the whole stream.
   useTopics(isOther || found.data === null ? [] : (options.topics ?? []), reload);
@@ -80,6 +83,8 @@ export interface List<T> {
   isMore: boolean;
   /** Rows that came since the list was shown. */
   fresh: number;
+  /** The rows are those of the query before. */
+  isOld: boolean;
   more: () => void;
   showFresh: () => void;
   reload: () => void;
@@ -109,11 +114,18 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
   const live = useRef(false);
   const current = useRef(key);
   current.current = key;
+  const hasRows = useRef(false);
+  hasRows.current = shown?.key === key;
+  const reload = () => {
+    live.current = false;
+    setTurn((n) => n + 1);
+  };
 
   useEffect(() => {
     const abort = new AbortController();
     const isLive = live.current;
     live.current = false;
+    let again: ReturnType<typeof setTimeout> | undefined;
     const timer = setTimeout(() => setSlow(true), SLOW_MS);
     get<Page<T>>(path, values, abort.signal).then(
       (page) => {
@@ -122,7 +134,10 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
         setNewest(isLive ? page : null);
       },
       (problem: unknown) => {
-        if (!abort.signal.aborted) setError(asApiError(problem));
+        if (abort.signal.aborted) return;
+        const failed = asApiError(problem);
+        setError(shownError(failed, hasRows.current));
+        if (passes(failed)) again = setTimeout(reload, AGAIN_MS);
       },
     ).finally(() => {
       clearTimeout(timer);
@@ -130,6 +145,7 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
     });
     return () => {
       clearTimeout(timer);
+      clearTimeout(again);
       abort.abort();
     };
   }, [key, turn]);
@@ -150,6 +166,7 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
     hasMore: mine?.cursor != null,
     isMore,
     fresh,
+    isOld: shown !== null && shown.key !== key,
     more: () => {
       if (!mine?.cursor || isMore) return;
       setMore(true);
@@ -167,10 +184,7 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
       setNewest(null);
       scrollTo(0, 0);
     },
-    reload: () => {
-      live.current = false;
-      setTurn((n) => n + 1);
-    },
+    reload,
   };
 }
 
@@ -206,6 +220,16 @@ export function asApiError(error: unknown): ApiError {
     return error;
   }
   return new ApiError(0, "page", error instanceof Error ? error.message : String(error), "", "");
+}
+
+/** Tell whether the same request may work a little later. */
+function passes(error: ApiError): boolean {
+  return error.status === 0 ? error.code === "unreachable" : error.status === 429 || error.status >= 500;
+}
+
+/** What is shown stays, and the header says that the server is away. */
+function shownError(error: ApiError | null, hasData: boolean): ApiError | null {
+  return error && hasData && passes(error) ? null : error;
 }
 
 function merged<T>(

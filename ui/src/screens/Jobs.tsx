@@ -76,7 +76,7 @@ export function Jobs() {
       </div>
       {list.error && !isBad && <Problem error={list.error} retry={list.reload} />}
       {list.isSlow && <Skeleton rows={14} />}
-      {jobs.length > 0 && <JobsTable jobs={jobs} rows={rows} select />}
+      {jobs.length > 0 && <JobsTable jobs={jobs} rows={rows} select isOld={list.isOld} />}
       {list.items && jobs.length === 0 && !list.error && <Nothing q={q} />}
       {list.partial && <Partial />}
       <div class="fin">

@@ -6,7 +6,7 @@ import { nextTheme } from "../data/prefs";
 import { me } from "../data/session";
 import { useKeys } from "../keys";
 import { BulkRuns } from "../parts/BulkRuns";
-import { dialog, openDialog } from "../parts/Dialog";
+import { closeDialog, dialog, openDialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import { Toasts } from "../parts/toasts";
 import { visible } from "../names";
@@ -27,6 +27,7 @@ export function App() {
   useSummary();
   useEffect(() => {
     setNavOpen(false);
+    closeDialog();
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
   }, [path.value]);
