@@ -26,13 +26,14 @@ async def dead_job(app: App) -> str:
 async def test_a_dead_job_is_found_shown_and_retried(app: App):
     job_id = await dead_job(app)
     async with browser(dashboard(app, User("olga", "operator"))) as client:
-        listed = (await client.get("/admin/jobs?state=dead")).json()
+        listed = (await client.get("/admin/jobs?q=state:dead")).json()
         assert [item["id"] for item in listed["items"]] == [job_id]
         assert listed["items"][0]["last_error"]["text"] == "no such order"
-        assert not (await client.get("/admin/jobs?state=done")).json()["items"]
+        assert not (await client.get("/admin/jobs?q=state:done")).json()["items"]
         shown = (await client.get(f"/admin/jobs/{job_id}")).json()
         assert (shown["state"], shown["masked"]) == ("dead", False)
-        assert shown["args_json"] == '[[], {"text": "no such order"}]'
+        assert shown["args_json"] == "[]"
+        assert shown["kwargs_json"] == '{"text": "no such order"}'
         answer = await client.post(f"/admin/jobs/{job_id}/retry", json={})
         assert (answer.status_code, answer.json()) == (
             200,

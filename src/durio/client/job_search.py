@@ -17,12 +17,11 @@ from durio.client.query_pushdown import push_down
 from durio.model.errors import InvalidCursor, TooManySearches
 from durio.model.job import (
     BLOCKED,
-    CANCELLED,
     DEAD,
-    DONE,
     READY,
     RUNNING,
     SCHEDULED,
+    STATE_BY_CODE,
     StoredJob,
 )
 from durio.model.query_language import JobSearchText
@@ -40,9 +39,9 @@ SLOT_WAIT_SECONDS = 2.0
 SLOT_POLL_SECONDS = 0.02
 CHECK_BYTES = 8
 TIME_BYTES = 6
+EVERY_STATE = range(len(STATE_BY_CODE))
 # States whose jobs stores count without reading their rows.
 COUNTED_STATES = (BLOCKED, SCHEDULED, READY, RUNNING, DEAD)
-OTHER_STATES = (DONE, CANCELLED)
 
 Keeps = Callable[[StoredJob], bool]
 
@@ -69,7 +68,7 @@ class SearchCount(NamedTuple):
     """How many jobs match."""
 
     jobs: int
-    by_state: dict[int, int]
+    by_state: dict[int, int]  # of each state at most one more than the bound
     is_capped: bool = False  # there are more than it counted
     is_partial: bool = False  # it ended early: there may be more
 
@@ -222,47 +221,53 @@ async def next_jobs(
 async def count_jobs(
     store: Store, clock: Clock, search: JobSearch, *, most: int = COUNT_MAX
 ) -> SearchCount:
-    """Count the jobs by state, up to a bound and within the bounds of a look."""
-    counts, query = Counter[int](), search.query
-    if search.keeps is None and is_countable(query):
-        asked = query.states
-        for state in (s for s in COUNTED_STATES if asked is None or s in asked):
-            one = query._replace(states=(state,))
+    """Count the jobs by state, each up to a bound, within the bounds of a look."""
+    counts, bounds, query = Counter[int](), LookBounds(clock), search.query
+    is_partial = False
+    if search.keeps is not None or not is_countable(query):
+        is_partial = await count_by_looking(store, search, counts, bounds, most)
+        return counted(counts, most, is_partial=is_partial)
+    for state in EVERY_STATE if query.states is None else query.states:
+        one = query._replace(states=(state,))
+        if state in COUNTED_STATES:
             counts[state] = (await store.count(one, most=most + 1)).jobs
-        query = query._replace(
-            states=tuple(s for s in OTHER_STATES if asked is None or s in asked)
-        )
-    rest = search._replace(query=query)
-    bounds, inner = LookBounds(clock), None
-    while query.states != () and counts.total() <= most:
+            continue
+        found = Counter[int]()
+        looked = search._replace(query=one)
+        is_partial |= await count_by_looking(store, looked, found, bounds, most)
+        counts += found
+    return counted(counts, most, is_partial=is_partial)
+
+
+async def count_by_looking(
+    store: Store,
+    search: JobSearch,
+    counts: Counter[int],
+    bounds: LookBounds,
+    most: int,
+) -> bool:
+    """Add the matching jobs, to one more than `most`; return whether the look ended early."""
+    inner: str | None = None
+    while counts.total() <= most:
         room = most + 1 - counts.total()
-        jobs, inner = await next_jobs(store, rest, inner, room, bounds)
+        jobs, inner = await next_jobs(store, search, inner, room, bounds)
         counts.update(job.state for job in jobs)
         if inner is None:
-            break
+            return False
         if bounds.is_over():
-            return counted(counts, most, is_partial=True)
-    return counted(counts, most)
+            return counts.total() <= most
+    return False
 
 
-def counted(
-    counts: Counter[int], most: int, *, is_partial: bool = False
-) -> SearchCount:
-    by_state = {state: min(number, most) for state, number in sorted(counts.items())}
+def counted(counts: Counter[int], most: int, *, is_partial: bool) -> SearchCount:
     total = counts.total()
-    is_capped = total > most
-    return SearchCount(
-        min(total, most),
-        {state: number for state, number in by_state.items() if number},
-        is_capped,
-        is_partial and not is_capped,
-    )
+    by_state = {state: jobs for state, jobs in sorted(counts.items()) if jobs}
+    return SearchCount(min(total, most), by_state, total > most, is_partial)
 
 
 def is_countable(query: Query) -> bool:
     """Whether the query asks only for an App, a queue and states."""
-    narrow = Query(query.namespace, query.states, query.lane)
-    return query == narrow
+    return query == Query(query.namespace, query.states, query.lane)
 
 
 class SearchSlots:

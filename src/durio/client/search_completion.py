@@ -37,6 +37,7 @@ class CompletionScope(NamedTuple):
     app: str
     queues: tuple[str, ...] | None = None  # that the user sees; None: all of them
     has_payloads: bool = True  # whether arguments and meta may be searched
+    sees_task: Callable[[str], bool] | None = None  # None: all of them
 
     def sees(self, queue: str) -> bool:
         return self.queues is None or queue in self.queues
@@ -203,8 +204,11 @@ async def values_of(store: Store, key: QueryKey, scope: CompletionScope) -> Valu
 
 
 async def visible_tasks(store: Store, scope: CompletionScope) -> list[KnownTask]:
+    sees_task = scope.sees_task
     return [
-        each for each in await list_tasks(store, scope.app) if scope.sees(each.queue)
+        each
+        for each in await list_tasks(store, scope.app)
+        if scope.sees(each.queue) and (sees_task is None or sees_task(each.name))
     ]
 
 

@@ -10,6 +10,11 @@ FRAMES_MAX = 200
 # In a group of exceptions each line begins with bars.
 HEAD = re.compile(r'[\s|]*File "([^"]*)", line (\d{1,9}), in (.+)')
 MARKS = re.compile(r"[\s|]*[~^]+[\s~^]*")
+CAUSE_MARKERS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+CAUSE_CHARS_MAX = 500
 CODE = re.compile(r"[\s|]{4,}\S")
 
 
@@ -43,3 +48,13 @@ def code_in(line: str) -> str | None:
     if HEAD.fullmatch(line) or MARKS.fullmatch(line) or not CODE.match(line):
         return None
     return line.strip(" |") or None
+
+
+def cause_of(traceback: str) -> str | None:
+    """Return the last line of the error that led to the last one; None without one."""
+    found = [traceback.rfind(marker) for marker in CAUSE_MARKERS]
+    at = max(found)
+    if at < 0:
+        return None
+    lines = [line for line in traceback[:at].splitlines() if line.strip()]
+    return lines[-1].strip(" |")[:CAUSE_CHARS_MAX] if lines else None

@@ -47,6 +47,7 @@ STATUS_OF: dict[type[errors.DurioError], int] = {
     errors.ScheduleNotFound: 404,
     errors.ErrorGroupNotFound: 404,
     errors.ScheduleConflict: 409,
+    errors.TooManySearches: 429,
     errors.WorkersTooOld: 409,
     errors.QueueFull: 503,
     errors.QueueClosed: 409,
@@ -55,6 +56,7 @@ STATUS_OF: dict[type[errors.DurioError], int] = {
     errors.LockTimeout: 503,
 }
 VALIDATION_ERRORS_SHOWN_MAX = 3
+QUERY_FIELDS = ("position", "expected", "suggestion")
 
 
 class Problem(BaseModel):
@@ -139,6 +141,10 @@ def refusal_of(error: errors.DurioError) -> Refusal:
     more: dict[str, Any] = {}
     if isinstance(error, errors.QueueFull):
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
+    if isinstance(error, errors.TooManySearches):
+        headers["Retry-After"] = str(max(1, round(error.values["retry_after"])))
+    if isinstance(error, errors.InvalidQuery):  # where the mistake is, for the page
+        more |= {name: error.values.get(name) for name in QUERY_FIELDS}
     state = error.values.get("state")
     if state is not None:
         more["state"] = str(getattr(state, "value", state))

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from durio.client.job_search import SearchSlots
 from durio.model.failure import failure_of
 from durio.web.by_loop import ByLoop
 from durio.web.feeds import Feeds
@@ -21,6 +22,7 @@ class Site:
         self.app = app
         self.options = options
         self.queue_figures = QueueFigures()
+        self.search_slots = SearchSlots(app.clock)
         self.loop_figures = ByLoop(lambda: Figures(app))
         self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))
 

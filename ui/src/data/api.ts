@@ -9,7 +9,19 @@ export interface ActedJobs {
 
 export interface ActionAnswer {
   status: string;
-  state: State;
+  state: State | null;
+}
+
+export interface AttemptView {
+  number: number;
+  worker: string | null;
+  started_at: string | null;
+  ended_at: string | null;
+  outcome: string;
+  error: ErrorDetail | null;
+  decision: string | null;
+  traceback: string | null;
+  logs: LogLine[];
 }
 
 export interface AttentionItem {
@@ -123,9 +135,46 @@ export interface ChangedSchedule {
   version: number;
 }
 
+export interface Completion {
+  items: CompletionItem[];
+}
+
+export interface CompletionItem {
+  text: string;
+  insert: string;
+  note: string;
+}
+
+export interface CopyAnswer {
+  id: string;
+}
+
 export interface Count {
   count: number;
   capped: boolean;
+}
+
+export interface DeadItem {
+  id: string;
+  task: string;
+  queue: string;
+  state: State;
+  priority: number;
+  attempt: number;
+  max_attempts: number | null;
+  created_at: string | null;
+  run_at: string | null;
+  started_at: string | null;
+  finished_at: string | null;
+  worker: string | null;
+  key: string | null;
+  reason: string | null;
+  last_error: ErrorText | null;
+  progress: JobProgress | null;
+  now: string;
+  died_at: string | null;
+  args_json: string | null;
+  kwargs_json: string | null;
 }
 
 export interface Deleted {
@@ -135,6 +184,18 @@ export interface Deleted {
 export interface DrainAnswer {
   status: "draining" | "asked";
   running: number | null;
+}
+
+export interface EnqueueAnswer {
+  id: string;
+  created: boolean;
+}
+
+export interface ErrorDetail {
+  type: string;
+  text: string;
+  frames: ErrorFrame[];
+  cause: string | null;
 }
 
 export interface ErrorFrame {
@@ -186,6 +247,20 @@ export interface ErrorView {
   jobs: JobItem[];
 }
 
+export interface ExplanationView {
+  id: string;
+  state: State;
+  at: string | null;
+  sentence: string;
+  reasons: ReasonView[];
+}
+
+export interface Facets {
+  reasons: ReasonCount[];
+  tasks: TaskCount[];
+  capped: boolean;
+}
+
 export interface ForcedBy {
   by: string;
   at: string | null;
@@ -199,6 +274,12 @@ export interface Headline {
 
 export interface ItemsOfBreakerItem {
   items: BreakerItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfDeadItem {
+  items: DeadItem[];
   cursor: string | null;
   partial: boolean;
 }
@@ -251,6 +332,13 @@ export interface ItemsOfWorkerItem {
   partial: boolean;
 }
 
+export interface JobCount {
+  count: number;
+  capped: boolean;
+  partial: boolean;
+  by_state: Record<string, StateCount>;
+}
+
 export interface JobItem {
   id: string;
   task: string;
@@ -278,6 +366,12 @@ export interface JobProgress {
   state: string | null;
 }
 
+export interface JobTransition {
+  at: string;
+  state: State;
+  text: string;
+}
+
 export interface JobView {
   id: string;
   task: string;
@@ -297,9 +391,23 @@ export interface JobView {
   progress: JobProgress | null;
   now: string;
   args_json: string | null;
+  kwargs_json: string | null;
   meta_json: string | null;
   result_json: string | null;
   masked: boolean;
+  expires_at: string | null;
+  result_until: string | null;
+  version: string | null;
+  plan: PlanOfJob | null;
+  schedule: ScheduleOfJob | null;
+  replaced_by: string | null;
+  parents: string[];
+  children: string[];
+  cancel_asked: boolean;
+  transitions: JobTransition[];
+  attempts: AttemptView[];
+  same_error: SameError | null;
+  actions: Record<string, string | null>;
 }
 
 export interface KeyItem {
@@ -353,6 +461,12 @@ export interface LimitView {
   limit: LimitItem;
 }
 
+export interface LogLine {
+  at: string | null;
+  level: string;
+  text: string;
+}
+
 export interface Me {
   user: string;
   role: "viewer" | "operator" | "admin";
@@ -383,6 +497,19 @@ export interface MutedBy {
   at: string | null;
   until: string | null;
   reason: string | null;
+}
+
+export interface NewJobBody {
+  task: string;
+  args_json?: string | null;
+  kwargs_json?: string | null;
+  meta_json?: string | null;
+  queue?: string | null;
+  priority?: number | null;
+  delay?: number | string | null;
+  at?: string | null;
+  expires?: number | string | null;
+  key?: string | null;
 }
 
 export interface NewSchedule {
@@ -510,6 +637,12 @@ export interface PlanLayoutAnswer {
   node_height: number;
 }
 
+export interface PlanOfJob {
+  id: string;
+  node: number;
+  name: string | null;
+}
+
 export type PlanState = "running" | "failing" | "failed" | "cancelling" | "cancelled" | "done";
 
 export interface PlanView {
@@ -582,9 +715,27 @@ export interface ReasonBody {
   reason: string;
 }
 
+export interface ReasonCount {
+  reason: string;
+  count: number;
+}
+
+export interface ReasonView {
+  code: string;
+  text: string;
+  unblock: string;
+  command: string | null;
+  is_blocking: boolean;
+}
+
 export interface ReplacedJob {
   job: string;
   plan: string | null;
+}
+
+export interface RetryBody {
+  args_json?: string | null;
+  kwargs_json?: string | null;
 }
 
 export interface RulePreviewBody {
@@ -620,6 +771,11 @@ export interface RunningJob {
   progress: JobProgress | null;
 }
 
+export interface SameError {
+  fingerprint: string;
+  count: number;
+}
+
 export interface ScheduleDifference {
   field: string;
   now: string;
@@ -650,6 +806,12 @@ export interface ScheduleItem {
   overlap: string | null;
   catchup: string | null;
   version: number | null;
+}
+
+export interface ScheduleOfJob {
+  name: string;
+  due_at: string | null;
+  backfill: string | null;
 }
 
 export interface SchedulePause {
@@ -711,6 +873,11 @@ export interface StackAnswer {
 
 export type State = "scheduled" | "blocked" | "ready" | "running" | "done" | "dead" | "cancelled";
 
+export interface StateCount {
+  count: number;
+  capped: boolean;
+}
+
 export interface StopBody {
   reason?: string | null;
 }
@@ -724,6 +891,11 @@ export interface StoppedBy {
 export interface StoreName {
   kind: string;
   url_redacted: string;
+}
+
+export interface TaskCount {
+  task: string;
+  count: number;
 }
 
 export interface TaskError {

@@ -1,108 +1,175 @@
-"""`admin/jobs`: lists of jobs, one job, and what can be done with it."""
+"""`admin/jobs`: lists of jobs by the query language, counts, and completion."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from durio.client.job_filter import JobFilter
-from durio.client.job_view import arguments_of, options_of, readable, retries_of_tasks
-from durio.client.plan_retry import resume_plans
-from durio.client.refused_actions import refusal
-from durio.client.result_waiters import not_found
-from durio.model.ids import id_bytes
-from durio.model.job import STATE_BY_CODE, State, StoredJob
-from durio.ports.control import ACTION_OF_VERB, Verb
-from durio.web.api.cursors import continued, cursor_of
-from durio.web.api.job_items import JobItem, item_fields, job_item
-from durio.web.api.shapes import (
-    LIMIT_DEFAULT,
-    Answer,
-    Cursor,
-    Items,
-    Limit,
-    NoChoices,
+from durio.client.job_search import (
+    COUNT_MAX,
+    JobSearch,
+    SearchScope,
+    count_jobs,
+    look_for_jobs,
+    prepare_search,
 )
+from durio.client.job_view import retries_of_tasks
+from durio.client.search_completion import CompletionScope, complete_query
+from durio.model.job import STATE_BY_CODE, State, StoredJob
+from durio.model.names import lane
+from durio.model.query_language import JobSearchText, parse_query
+from durio.ports.browse import Query as StoreQuery
+from durio.web.api.job_items import JobItem, job_item
+from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Cursor, Items, Limit
 from durio.web.call import WebCall
-from durio.web.roles import Viewer, may
+from durio.web.problems import Refusal
+from durio.web.roles import Viewer
 
 router = APIRouter(tags=["jobs"])
 
-
-class JobView(JobItem):
-    args_json: str | None  # JSON text: [args, kwargs]
-    meta_json: str | None
-    result_json: str | None
-    masked: bool  # the texts above are hidden from this user
+# Its length is the parser's business, which says where the query is too long.
+QueryText = Annotated[
+    str, Query(description="in the query language, such as `state:dead queue:mail`")
+]
 
 
-class ActionAnswer(Answer):
-    status: str
-    state: State
+class StateCount(Answer):
+    count: int
+    capped: bool  # there are more
+
+
+class JobCount(Answer):
+    count: int
+    capped: bool  # there are more than the count
+    partial: bool  # the look ended early: there may be more
+    by_state: dict[State, StateCount]
+
+
+class CompletionItem(Answer):
+    text: str
+    insert: str  # replaces the term at the position
+    note: str
+
+
+class Completion(Answer):
+    items: list[CompletionItem]
 
 
 @router.get("/jobs")
 async def list_jobs(
     call: Viewer,
-    state: Annotated[str | None, Query(max_length=100)] = None,
-    queue: Annotated[str | None, Query(max_length=128)] = None,
+    q: QueryText = "",
     limit: Limit = LIMIT_DEFAULT,
     cursor: Cursor = None,
 ) -> Items[JobItem]:
-    """Return jobs of the App, newest first."""
-    app, store = call.app, await call.store()
-    filters = JobFilter(state=state.split(",") if state else None, queue=queue or None)
-    query = filters.store_query(app=app.name, namespace=app.name, now=app.now())
-    named = f"jobs state={state} queue={queue}"
-    page = await store.find(query, limit=limit, cursor=continued(named, cursor))
-    jobs = [job for job in page.jobs if call.sees_job(job)]
-    retries = await retries_of_tasks(store, app.retries_of, jobs)
-    items = [job_item(job, retries[job.task], app.now()) for job in jobs]
-    return Items(items=items, cursor=cursor_of(named, page.cursor))
+    """Return jobs that match a query, newest first.
+
+    A look ends after a second; then `partial` is true, and the cursor goes on.
+    """
+    jobs, cursor, is_partial = await found_jobs(call, allowed(call, q), limit, cursor)
+    items = await items_of(call, jobs)
+    return Items(items=items, cursor=cursor, partial=is_partial)
 
 
-@router.get("/jobs/{job_id}")
-async def show_job(call: Viewer, job_id: str) -> JobView:
-    """Return one job with its arguments and result."""
-    job = await job_of(call, job_id)
-    app, store = call.app, await call.store()
-    retries = await retries_of_tasks(store, app.retries_of, [job])
-    options = options_of(job)
-    result = None if job.result is None else readable(job.result)
-    return JobView(
-        **item_fields(job, retries[job.task], app.now()),
-        args_json=call.payload(arguments_of(job)),
-        meta_json=call.payload(options.meta or {}),
-        result_json=None if result is None else call.payload(result),
-        masked=not call.user.sees_payloads,
+@router.get("/jobs/count")
+async def count_matching(call: Viewer, q: QueryText = "") -> JobCount:
+    """Return how many jobs match, in all and by state; of each state at most 10,000."""
+    app, store, text = call.app, await call.store(), allowed(call, q)
+    async with call.site.search_slots:
+        search, _ = await prepared(call, text)
+        found = await count_jobs(store, app.clock, search)
+    return JobCount(
+        count=found.jobs,
+        capped=found.is_capped,
+        partial=found.is_partial,
+        by_state={
+            state: StateCount(
+                count=min(found.by_state.get(code, 0), COUNT_MAX),
+                capped=found.by_state.get(code, 0) > COUNT_MAX,
+            )
+            for code, state in enumerate(STATE_BY_CODE)
+        },
     )
 
 
-@router.post("/jobs/{job_id}/retry")
-async def retry_job(
-    call: Annotated[WebCall, may("retry")], job_id: str, body: NoChoices
-) -> ActionAnswer:
-    """Make a dead or cancelled job ready again, with all its retries."""
-    _ = body
-    job = await job_of(call, job_id)
-    return ActionAnswer(status="retrying", state=await act_on(call, job, "retry"))
+@router.get("/jobs/complete")
+async def complete(
+    call: Viewer,
+    q: QueryText = "",
+    at: Annotated[int | None, Query(ge=0, description="default: the end")] = None,
+) -> Completion:
+    """Return how a query may go on at a position."""
+    scope = CompletionScope(
+        call.app.name,
+        queues=call.user.queues,
+        has_payloads=call.user.sees_payloads,
+        sees_task=call.identity.sees_task,
+    )
+    place = len(q) if at is None else at
+    found = await complete_query(await call.store(), q, place, scope)
+    return Completion(items=[CompletionItem(**each._asdict()) for each in found])
 
 
-async def job_of(call: WebCall, job_id: str) -> StoredJob:
-    """Return a job that the user may see; raises JobNotFound."""
-    raw = id_bytes(job_id)
-    for job in await (await call.store()).get([raw]):
-        if call.sees_job(job):
-            return job
-    raise not_found(raw)
+# --- searching
 
 
-async def act_on(call: WebCall, job: StoredJob, verb: Verb) -> State:
-    """Act on one job, audited in the same commit; return its state after it."""
-    store, action = await call.store(), ACTION_OF_VERB[verb]
-    if verb == "retry":
-        await resume_plans(store, [job.id], call.app.clock, call.by)
-    (acted,) = await store.act([job.id], action, note=call.note())
-    error = refusal(acted, verb)
-    if error is not None:
-        raise error
-    return STATE_BY_CODE[job.state if acted.after is None else acted.after]
+def allowed(call: WebCall, q: str) -> JobSearchText:
+    """Parse a query; refuse one that would tell a user about masked arguments."""
+    text = parse_query(q)
+    if text.uses("args", "meta") and not call.user.sees_payloads:
+        raise Refusal(
+            403,
+            "payloads_masked",
+            f"{call.user.name} cannot search by args and meta, which are hidden",
+            "Leave these terms out, or ask an admin for the right to see payloads.",
+        )
+    return text
+
+
+def scope_of(call: WebCall, states: tuple[int, ...] | None = None) -> SearchScope:
+    """Return the jobs that the user may see."""
+    namespace, queues = call.app.name, call.user.queues
+    tasks = call.identity.tasks
+    only = queues[0] if queues is not None and len(queues) == 1 else None
+
+    def base(now: float) -> StoreQuery:
+        del now
+        if only is not None:
+            return StoreQuery(namespace, states, lane(namespace, only))
+        return StoreQuery(namespace, states)
+
+    name = f"{states} {queues} {tasks}"
+    if tasks is None and (queues is None or only is not None):
+        return SearchScope(namespace, base, name)
+    return SearchScope(namespace, base, name, call.sees_job)
+
+
+async def prepared(
+    call: WebCall,
+    text: JobSearchText,
+    cursor: str | None = None,
+    states: tuple[int, ...] | None = None,
+) -> tuple[JobSearch, str | None]:
+    store, scope = await call.store(), scope_of(call, states)
+    now = call.app.now()
+    return await prepare_search(store, text, scope, now=now, cursor=cursor or None)
+
+
+async def found_jobs(
+    call: WebCall,
+    text: JobSearchText,
+    limit: int,
+    cursor: str | None,
+    states: tuple[int, ...] | None = None,
+) -> tuple[list[StoredJob], str | None, bool]:
+    """Return a page of jobs, the next cursor, and whether the look ended early."""
+    store, clock = await call.store(), call.app.clock
+    async with call.site.search_slots:
+        search, inner = await prepared(call, text, cursor, states)
+        look = await look_for_jobs(store, clock, search, limit=limit, inner=inner)
+    return look.jobs, look.cursor, look.is_partial
+
+
+async def items_of(call: WebCall, jobs: list[StoredJob]) -> list[JobItem]:
+    app, store = call.app, await call.store()
+    retries = await retries_of_tasks(store, app.retries_of, jobs)
+    return [job_item(job, retries[job.task], app.now()) for job in jobs]

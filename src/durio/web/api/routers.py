@@ -4,7 +4,10 @@ from fastapi import APIRouter
 
 from durio.web.api import (
     breakers,
+    dead,
     errors,
+    job_changes,
+    job_detail,
     jobs,
     limits,
     me,
@@ -23,6 +26,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     me.router,
     overview.router,
     jobs.router,
+    job_detail.router,
+    job_changes.router,
+    dead.router,
     queues.router,
     tasks.router,
     errors.router,

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from durio.web.api.jobs import job_of
+from durio.web.api.job_detail import job_of
 from durio.web.api.plans import known_plan
 from durio.web.api.shapes import Answer
 from durio.web.call import WebCall
