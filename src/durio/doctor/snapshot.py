@@ -1,7 +1,7 @@
 """A limited snapshot of a store's content; all checks use the same one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from durio.client.task_by_name import published_tasks
@@ -53,10 +53,12 @@ async def take_snapshot(
     registered: frozenset[str] | None,
     *,
     heads: int = TASKS_LIMIT,
+    counted: Mapping[str, LaneRow] | None = None,
 ) -> StoreSnapshot:
     """Read the store; each read has a limited size.
 
-    `heads`: of about so many waiting jobs the tasks are read.
+    `heads`: of about so many waiting jobs the tasks are read. `counted`: lanes whose jobs
+    were counted before, by their names; None: they are counted now.
     """
     newest = await store.find(Query(namespace), limit=NEWEST_LIMIT, cursor=None)
     dead = await store.find(
@@ -66,9 +68,22 @@ async def take_snapshot(
         namespace=namespace,
         now=clock.now(),
         registered=registered,
-        lanes=await store.queues(namespace, counts=True, oldest=True, heads=heads),
+        lanes=await read_lanes(store, namespace, heads, counted),
         workers=await store.workers(namespace),
         published=frozenset(await published_tasks(store, namespace) or {}),
         newest=newest.jobs,
         dead=dead.jobs,
     )
+
+
+async def read_lanes(
+    store: Store, namespace: str, heads: int, counted: Mapping[str, LaneRow] | None
+) -> list[LaneRow]:
+    if counted is None:
+        return await store.queues(namespace, counts=True, oldest=True, heads=heads)
+    rows = await store.queues(namespace, heads=heads)
+    known = [(row, counted.get(row.name, row)) for row in rows]
+    return [
+        row._replace(counts=count.counts, oldest_ready_at=count.oldest_ready_at)
+        for row, count in known
+    ]

@@ -1,13 +1,11 @@
-"""Figures for all viewers: counted at most once every few seconds, with the time of the count.
+"""Figures for all viewers: jobs by queue and state, what needs attention, small lists.
 
-No request counts by itself. A figure that is older than its pause is counted again by the
-first request that asks; others that ask meanwhile wait for the same count. After a count it
-rests 20 times as long as the count took, so counting takes at most a twentieth of the time.
+No request counts by itself (`web/figure.py`). Jobs are counted in one place: the overview,
+the list of queues and the stream show the same numbers, with the time of their count.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from durio.client.breakers import ShownBreaker, list_breakers
 from durio.client.error_groups import StoredGroup, list_groups
@@ -19,18 +17,15 @@ from durio.model.errors import InvalidSchedule
 from durio.model.finding import Finding
 from durio.model.job import CANCELLED, DONE
 from durio.model.names import lane
-from durio.ports.browse import Query
-from durio.ports.clock import Clock
+from durio.ports.browse import LaneRow, Query
 from durio.ports.store import Store
+from durio.web.figure import Figure
 
 if TYPE_CHECKING:
     from durio.app.app import App
 
-T = TypeVar("T")
-
-PAUSE_SECONDS = 2.0  # between two counts, at least
-REST_FACTOR = 20
-WAIT_SECONDS = 1.0  # for a new count, if there is an older one
+PAUSE_SECONDS = 2.0  # between two reads of what only the overview shows
+BRIEF_SECONDS = 0.02  # jobs that are counted so quickly are counted for each request
 ENDED_MAX = 10_000  # done or cancelled jobs that are counted
 HEADS = 1_000  # waiting jobs whose tasks are read
 NEXT_SCHEDULES = 5
@@ -39,58 +34,6 @@ VIEWS_MAX = 50  # sets of queues that users are limited to
 SCHEDULE_CHECKS = ("schedules.records", "schedules.missed", "schedules.unknown_tasks")
 
 Queues = tuple[str, ...] | None  # that a user may see; None: all
-
-
-class Dated(NamedTuple, Generic[T]):
-    """A value, and when its count began."""
-
-    value: T
-    at: float
-
-
-class Figure(Generic[T]):
-    """A value that is expensive to read."""
-
-    def __init__(self, clock: Clock, count: Callable[[], Awaitable[T]]) -> None:
-        self._clock = clock
-        self._count = count
-        self._known: Dated[T] | None = None
-        self._again_at = 0.0  # by the monotonic clock
-        self._counting: asyncio.Task[Dated[T]] | None = None
-
-    async def read(self) -> Dated[T]:
-        """Return the value; counted now if its rest is over.
-
-        If that takes long or fails, the value before it is returned.
-        """
-        known = self._known
-        if known is not None and self._clock.monotonic() < self._again_at:
-            return known
-        if self._counting is None:
-            self._counting = asyncio.get_running_loop().create_task(self._counted())
-            self._counting.add_done_callback(self._ended)
-        counting = self._counting
-        await asyncio.wait({counting}, timeout=None if known is None else WAIT_SECONDS)
-        if counting.done() and not counting.cancelled():
-            error = counting.exception()
-            if error is None:
-                return counting.result()
-            if known is None:
-                raise error
-        return self._known or known or await asyncio.shield(counting)
-
-    async def _counted(self) -> Dated[T]:
-        began, at = self._clock.monotonic(), self._clock.now()
-        self._known = Dated(await self._count(), at)
-        ended = self._clock.monotonic()
-        rest = max(PAUSE_SECONDS, REST_FACTOR * (ended - began))
-        self._again_at = ended + rest
-        return self._known
-
-    def _ended(self, counting: "asyncio.Task[Dated[T]]") -> None:
-        self._counting = None
-        if not counting.cancelled():
-            counting.exception()  # `read` raises it; without a caller it is dropped
 
 
 class EndedJobs(NamedTuple):
@@ -114,8 +57,11 @@ class Figures:
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        self.snapshot = Figure(app.clock, self._snapshot)
-        self.lists = Figure(app.clock, self._lists)
+        self.queues = Figure(
+            app.clock, self._lanes, pause_seconds=0.0, brief_seconds=BRIEF_SECONDS
+        )
+        self.snapshot = Figure(app.clock, self._snapshot, pause_seconds=PAUSE_SECONDS)
+        self.lists = Figure(app.clock, self._lists, pause_seconds=PAUSE_SECONDS)
         self._ended: dict[Queues, Figure[EndedJobs]] = {}
 
     def ended(self, queues: Queues) -> Figure[EndedJobs]:
@@ -124,14 +70,26 @@ class Figures:
         if figure is None:
             if len(self._ended) >= VIEWS_MAX:
                 self._ended.pop(next(iter(self._ended)))
-            figure = Figure(self.app.clock, lambda: self._count_ended(queues))
+            figure = Figure(
+                self.app.clock,
+                lambda: self._count_ended(queues),
+                pause_seconds=PAUSE_SECONDS,
+            )
             self._ended[queues] = figure
         return figure
 
+    async def _lanes(self) -> Mapping[str, LaneRow]:
+        """Read an index entry for each waiting and dead job."""
+        store = await self.app.store()
+        rows = await store.queues(self.app.name, counts=True, oldest=True)
+        return {row.name: row for row in rows}
+
     async def _snapshot(self) -> StoreSnapshot:
         app = self.app
-        store = await app.store()
-        return await take_snapshot(store, app.clock, app.name, None, heads=HEADS)
+        store, counted = await app.store(), (await self.queues.read()).value
+        return await take_snapshot(
+            store, app.clock, app.name, None, heads=HEADS, counted=counted
+        )
 
     async def _count_ended(self, queues: Queues) -> EndedJobs:
         store = await self.app.store()

@@ -8,7 +8,6 @@ from durio.web.by_loop import ByLoop
 from durio.web.feeds import Feeds
 from durio.web.figures import Figures
 from durio.web.options import DashboardOptions
-from durio.web.queue_figures import QueueFigures
 
 if TYPE_CHECKING:
     from durio.app.app import App
@@ -21,7 +20,6 @@ class Site:
     def __init__(self, app: "App", options: DashboardOptions) -> None:
         self.app = app
         self.options = options
-        self.queue_figures = QueueFigures()
         self.search_slots = SearchSlots(app.clock)
         self.loop_figures = ByLoop(lambda: Figures(app))
         self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))

@@ -1,6 +1,6 @@
 """`admin/overview`: the verdict, what needs attention, and the figures of the whole App."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fastapi import APIRouter
@@ -23,8 +23,8 @@ from durio.web.attention import (
     visible,
 )
 from durio.web.call import WebCall
+from durio.web.figure import Dated
 from durio.web.figures import ENDED_MAX, EndedJobs, Lists
-from durio.web.queue_figures import QueueNumbers
 from durio.web.roles import Viewer
 
 router = APIRouter(tags=["overview"])
@@ -159,7 +159,8 @@ async def busiest(
     if not rows:
         return []
     facts = await read_facts(call)
-    numbers = QueueNumbers({row.name: row for row in rows}, counted_at)
+    lanes = {row.name: row for row in rows}
+    numbers = Dated[Mapping[str, LaneRow]](lanes, counted_at)
     stops = await read_stops(await call.store(), call.app.name, rows)
     return [queue_item(call, queue_of(row.name), facts, numbers, stops) for row in rows]
 

@@ -25,7 +25,7 @@ from durio.model.names import lane, queue_of
 from durio.ports.browse import LaneRow, WorkerRow
 from durio.web.api.shapes import Answer
 from durio.web.call import WebCall
-from durio.web.queue_figures import QueueNumbers
+from durio.web.figure import Dated
 
 COUNTED_STATES = (READY, SCHEDULED, BLOCKED, RUNNING, DEAD)
 
@@ -84,7 +84,7 @@ async def queue_items(
         if each > after and call.user.sees(each) and name in {None, each}
     ][:limit]
     app, store = call.app, await call.store()
-    numbers = await call.site.queue_figures.read(store, app.name, app.clock)
+    numbers = await call.site.figures.queues.read()
     known = [facts.settings[each] for each in names if each in facts.settings]
     stops = await read_stops(store, app.name, known)
     return [queue_item(call, each, facts, numbers, stops) for each in names]
@@ -116,12 +116,12 @@ def queue_item(
     call: WebCall,
     name: str,
     facts: QueueFacts,
-    numbers: QueueNumbers,
+    numbers: Dated[Mapping[str, LaneRow]],
     stops: QueueStops,
 ) -> QueueItem:
     stored = lane(call.app.name, name)
     settings = facts.settings.get(name, LaneRow(stored, paused=False))
-    counted = numbers.lanes.get(stored, LaneRow(stored, paused=False))
+    counted = numbers.value.get(stored, LaneRow(stored, paused=False))
     since = counted.oldest_ready_at
     bound_by = "people" if settings.is_manual else "code"
     return QueueItem(
