@@ -1,5 +1,6 @@
 """`admin/limits` and `admin/breakers`: read, change and reset, audited."""
 
+import json
 from typing import Any
 
 from durio import App, Concurrency, Rate
@@ -77,6 +78,10 @@ async def test_a_limit_is_changed_by_hand_and_reset(app: App):
     assert (reset_line.verb, reset_line.target) == ("reset limit", "send")
     assert (set_line.verb, set_line.target) == ("set limit", "send (5 at once)")
     assert set_line.who == "ann@192.0.2.7 via dashboard"
+    details = json.loads(set_line.details)
+    assert details["before"] == {"cap": 1, "rate": None, "burst": None}
+    assert details["after"]["cap"] == 5
+    assert details["address"] == "192.0.2.7"
 
 
 @virtual(name="shop")

@@ -7,6 +7,7 @@ import pytest
 from durio import App
 from durio.model.job import State
 from durio.web import User
+from durio.web.feeds import VIEWERS_MAX, Viewer
 from durio.web.topics import KINDS
 from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import drained, in_state, virtual, working
@@ -250,6 +251,42 @@ async def test_streams_survive_a_store_that_is_away(app: App):
         seen = {(await viewer.next(8))["topic"] for _ in range(2)}
         assert seen == {"jobs", "overview"}
         assert not viewer.is_over
+
+
+@virtual(name="shop")
+async def test_a_thousand_streams_are_the_most(app: App):
+    asgi = dashboard(app, VIEWER)
+    feeds = asgi.site.feeds
+    feeds.viewers |= {Viewer() for _ in range(VIEWERS_MAX)}
+    async with stream(app, asgi, "jobs") as refused:
+        assert (refused.status, refused.problem["code"]) == (503, "no_stream")
+    feeds.viewers.pop()
+    async with stream(app, asgi, "jobs") as viewer:
+        assert viewer.status == 200
+    assert len(feeds.viewers) == VIEWERS_MAX - 1
+
+
+@virtual(name="shop")
+async def test_feeds_that_nobody_can_resume_are_forgotten(app: App):
+    asgi = dashboard(app, VIEWER)
+    async with stream(app, asgi, "jobs,workers,plans"):
+        pass
+    assert len(asgi.site.feeds.feeds) == 3
+    await app.clock.sleep(100)
+    async with stream(app, asgi, "dead"):
+        assert [topic.name for topic in asgi.site.feeds.feeds] == ["dead"]
+
+
+@virtual(name="shop")
+async def test_a_viewer_does_not_wait_long_for_a_slow_store(app: App):
+    faulty = FaultyStore(await app.store(), app.clock)
+    app.state.stores[os.getpid()] = faulty
+    faulty.slow("find", seconds=8)
+    began = app.clock.monotonic()
+    async with stream(app, dashboard(app, VIEWER), "jobs") as viewer:
+        assert app.clock.monotonic() - began < 3
+        # What happened before the first read is not known: the list is read again.
+        assert (await viewer.next(60))["data"] == {"changed": True}
 
 
 # --- who may watch what
