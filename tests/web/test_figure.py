@@ -85,3 +85,28 @@ def test_a_count_that_fails_leaves_the_value_before():
         assert (await figure.read()).value == 7
 
     run_virtual(main)
+
+
+def test_counting_takes_at_most_a_twentieth_of_the_time():
+    async def main(clock: VirtualClock) -> None:
+        count = SlowCount(clock, 1.0)
+        figure = Figure(clock, count, pause_seconds=2.0)
+        end = clock.monotonic() + 1000
+        while clock.monotonic() < end:
+            await figure.read()
+            await clock.sleep(0.1)
+        assert 45 <= count.runs <= 48
+
+    run_virtual(main)
+
+
+def test_a_viewer_who_leaves_does_not_end_the_count_of_others():
+    async def main(clock: VirtualClock) -> None:
+        figure = Figure(clock, SlowCount(clock, 2.0), pause_seconds=2.0)
+        async with asyncio.TaskGroup() as group:
+            gone, stays = (group.create_task(figure.read()) for _ in range(2))
+            await clock.sleep(0.1)
+            gone.cancel()
+        assert stays.result().value == 1
+
+    run_virtual(main)

@@ -1,10 +1,13 @@
 """`admin/overview`: the verdict in one sentence, what needs attention, and the figures."""
 
+import os
+from datetime import datetime
 from typing import Any
 
 from durio import App
 from durio.limits import Breaker
 from durio.web import User
+from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import drained, finished, virtual, working
 from tests.web.browser import browser, dashboard
 
@@ -139,3 +142,18 @@ async def test_figures_are_counted_once_for_all_viewers_and_then_rest(app: App):
     later = await overview(asgi)
     assert later["as_of"] > first["as_of"]
     assert later["states"]["ready"]["count"] == 2
+
+
+@virtual(name="shop")
+async def test_the_figures_say_when_they_were_counted_also_after_a_slow_count(app: App):
+    faulty = FaultyStore(await app.store(), app.clock)
+    app.state.stores[os.getpid()] = faulty
+    faulty.slow("queues", seconds=1, times=1)
+    asgi, began = dashboard(app, VIEWER), app.clock.now()
+    for _ in range(5):  # the count of one second rests for twenty
+        seen = await overview(asgi)
+        assert datetime.fromisoformat(seen["as_of"]).timestamp() == began
+        await app.clock.sleep(3)
+    await app.clock.sleep(10)
+    seen = await overview(asgi)
+    assert datetime.fromisoformat(seen["as_of"]).timestamp() > began + 20

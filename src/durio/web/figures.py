@@ -19,7 +19,7 @@ from durio.model.job import CANCELLED, DONE
 from durio.model.names import lane
 from durio.ports.browse import LaneRow, Query
 from durio.ports.store import Store
-from durio.web.figure import Figure
+from durio.web.figure import Dated, Figure
 
 if TYPE_CHECKING:
     from durio.app.app import App
@@ -60,7 +60,9 @@ class Figures:
         self.queues = Figure(
             app.clock, self._lanes, pause_seconds=0.0, brief_seconds=BRIEF_SECONDS
         )
-        self.snapshot = Figure(app.clock, self._snapshot, pause_seconds=PAUSE_SECONDS)
+        self._snapshots = Figure(
+            app.clock, self._take_snapshot, pause_seconds=PAUSE_SECONDS
+        )
         self.lists = Figure(app.clock, self._lists, pause_seconds=PAUSE_SECONDS)
         self._ended: dict[Queues, Figure[EndedJobs]] = {}
 
@@ -84,12 +86,17 @@ class Figures:
         rows = await store.queues(self.app.name, counts=True, oldest=True)
         return {row.name: row for row in rows}
 
-    async def _snapshot(self) -> StoreSnapshot:
+    async def snapshot(self) -> Dated[StoreSnapshot]:
+        """Return a snapshot of the store, and when its jobs were counted."""
+        return (await self._snapshots.read()).value
+
+    async def _take_snapshot(self) -> Dated[StoreSnapshot]:
         app = self.app
-        store, counted = await app.store(), (await self.queues.read()).value
-        return await take_snapshot(
-            store, app.clock, app.name, None, heads=HEADS, counted=counted
+        store, counted = await app.store(), await self.queues.read()
+        snapshot = await take_snapshot(
+            store, app.clock, app.name, None, heads=HEADS, counted=counted.value
         )
+        return Dated(snapshot, counted.at)
 
     async def _count_ended(self, queues: Queues) -> EndedJobs:
         store = await self.app.store()
@@ -100,7 +107,7 @@ class Figures:
 
     async def _lists(self) -> Lists:
         store, name = await self.app.store(), self.app.name
-        snapshot = (await self.snapshot.read()).value
+        snapshot = (await self.snapshot()).value
         records, now = await read_schedules(store, name)
         checks = schedule_checks(snapshot, records, now)
         wanted = {name: checks[name] for name in SCHEDULE_CHECKS if name in checks}

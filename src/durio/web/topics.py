@@ -75,7 +75,7 @@ class TopicSource:
     # --- figures
 
     async def overview(self, topic: Watched) -> Mapping[str, Any]:
-        counted = (await self.figures.snapshot.read()).value
+        counted = (await self.figures.snapshot()).value
         lists = (await self.figures.lists.read()).value
         snapshot = visible(counted, topic.queues)
         is_all = topic.queues is None
@@ -97,7 +97,7 @@ class TopicSource:
     async def states(self, topic: Watched) -> dict[str, int]:
         """Return the jobs that have not ended, and the dead ones, by state."""
         found: dict[str, int] = {}
-        for row in (await self.figures.snapshot.read()).value.lanes:
+        for row in (await self.figures.snapshot()).value.lanes:
             if topic.sees(row.name):
                 for code, jobs in row.counts.items():
                     state = STATE_BY_CODE[code].value
@@ -106,7 +106,7 @@ class TopicSource:
 
     async def queues(self, topic: Watched) -> Any:
         rows = await (await self.store()).queues(self.app.name)
-        counted = (await self.figures.snapshot.read()).value.lanes
+        counted = (await self.figures.snapshot()).value.lanes
         return [
             [row for row in rows if topic.sees(row.name)],
             [(row.name, row.counts) for row in counted if topic.sees(row.name)],

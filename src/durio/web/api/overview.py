@@ -98,7 +98,7 @@ class Overview(Answer):
 async def show_overview(call: Viewer) -> Overview:
     """Return the state of the App; a user who is limited to queues sees only these."""
     figures, limited_to = call.site.figures, call.user.queues
-    counted = await figures.snapshot.read()
+    counted = await figures.snapshot()
     ended = await figures.ended(limited_to).read()
     lists = await figures.lists.read()
     changes: list[AuditLine] = []
