@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from durio import App, State
+from durio.model.ids import id_text
 from durio.ports.control import AuditNote, QueueChange
 from durio.queues import Queue
 from durio.web import User
@@ -245,6 +246,8 @@ async def test_full_and_closed_queues_refuse(app: App):
         full = await client.post("/admin/jobs", json=body)
         assert (full.status_code, full.json()["code"]) == (503, "queue_full")
         assert int(full.headers["retry-after"]) >= 1
+        (job,) = await records(app)
+        await post(client, f"/{id_text(job.id)}/duplicate", 201)
         change = QueueChange(closed=True)
         note = AuditNote(who="ann")
         await (await app.store()).set_queue("shop:mail", change, note)

@@ -50,7 +50,8 @@ async def duplicate_audited(
 ) -> Enqueued:
     """Store a job with the same task, arguments, queue, priority and meta.
 
-    It has no key, and belongs to no plan and no schedule.
+    It has no key, and belongs to no plan and no schedule. It enters a full queue too, as a
+    retry does.
     """
     row = options_of(job)
     if row.is_chunk:
@@ -71,9 +72,8 @@ async def duplicate_audited(
     )
     opts = None if kept == NO_ROW_OPTIONS else encoder.encode(kept)
     note.target = f"{id_text(job.id)} as {id_text(made.id)}"
-    return await commit_job(
-        client, made._replace(payload=job.payload, opts=opts, expires_at=None), note
-    )
+    copy = made._replace(payload=job.payload, opts=opts, expires_at=None)
+    return await commit_job(client, copy, note, enters=True)
 
 
 async def new_job(
@@ -117,8 +117,11 @@ def builder_of(
     )
 
 
-async def commit_job(client: PlanClient, job: NewJob, note: AuditNote) -> Enqueued:
-    answer = await (await client.store()).commit(Effects(jobs=[job]), note=note)
+async def commit_job(
+    client: PlanClient, job: NewJob, note: AuditNote, *, enters: bool = False
+) -> Enqueued:
+    store = await client.store()
+    answer = await store.commit(Effects(jobs=[job]), enters=enters, note=note)
     if answer.conflict is not None:
         raise refusal_of(client, job, answer.conflict)
     return answer.enqueued[0]
