@@ -4,7 +4,7 @@
 
 Starts a dashboard on a SQLite store with a few jobs of each state, where every request is
 that of an admin, and lets schemathesis attack all routes but the stream. A failure is an
-answer of 500 or more, or one that the document does not describe. Each is printed with a
+answer of 500 or more but 503, or one that the document does not describe. Each is printed with a
 `curl` command; exit code 1. The seed is printed too: `--seed` repeats a run.
 """
 
@@ -34,6 +34,11 @@ from tests.servers import process
 
 HOST = "127.0.0.1"
 LEFT_OUT = ("/admin/stream",)  # it has no end
+# A full queue is no failure of the server: it says when to try again.
+ALLOWED = """
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 503]
+"""
 OURS = "Sec-Fetch-Site: same-origin"
 CHECKS = (
     "not_a_server_error",
@@ -160,6 +165,7 @@ def first_name(address: str, area: str) -> str | None:
 
 def attack(found: RunningDashboard, *options: str) -> "subprocess.Popen[str]":
     """Start schemathesis on the dashboard."""
+    (found.log.parent / "schemathesis.toml").write_text(ALLOWED)
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "run", str(found.document)),
         *("--url", found.address, "--header", OURS, "--checks", ",".join(CHECKS)),

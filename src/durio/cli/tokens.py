@@ -45,7 +45,8 @@ def command() -> None:
     or purposes, which allow one thing each: enqueue, work, metrics, scale. The store keeps
     only a hash, so a token is shown once. A revoked token is refused from then on.
 
-    Whoever may enqueue any task may run any code that your workers have: name the tasks.
+    A token that may enqueue any task may run all code that your workers have: name the
+    tasks.
 
     \b
     Examples:

@@ -59,6 +59,11 @@ async def duplicate_audited(
             f"job {id_text(job.id)} has the arguments of many calls, as a part of its plan",
             cure="Retry it, or enqueue its calls one by one.",
         )
+    if row.plan is not None and row.plan.input is not None:
+        raise WrongState(
+            f"job {id_text(job.id)} gets its first argument from its plan",
+            cure="Retry it, or enqueue the task with all its arguments.",
+        )
     options = NO_OPTIONS.with_changes(
         {"queue": queue_of(job.lane), "priority": PRIORITY_MAX - job.rank}
     )

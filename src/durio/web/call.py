@@ -107,8 +107,16 @@ class WebCall:
         if not self.user.sees(queue):
             raise Refusal(404, "unknown_queue", f"there is no queue {queue!r:.140}")
 
+    @property
+    def sees_whole_payloads(self) -> bool:
+        """Whether neither the role nor a formatter (`mask=`) hides anything of them."""
+        return self.user.sees_payloads and self.site.options.mask is None
+
     def payload(self, value: Any) -> str | None:
-        """Return arguments, meta or a result as JSON text; None if they are masked."""
-        if not self.user.sees_payloads:
+        """Return arguments or meta as JSON text; None if anything of them is hidden.
+
+        Those of jobs are shown by `masking.py`, which asks a formatter what to leave.
+        """
+        if not self.sees_whole_payloads:
             return None
         return json.dumps(value, ensure_ascii=False)

@@ -15,12 +15,11 @@ from durio.client.audited_enqueue import (
 from durio.client.job_view import arguments_of, options_of
 from durio.client.plan_retry import resume_plans
 from durio.client.refused_actions import refusal
-from durio.client.task_by_name import published_tasks
 from durio.keys import window
 from durio.model.errors import InvalidOption, UnknownTask, WrongState
 from durio.model.ids import id_text
 from durio.model.job import STATE_BY_CODE, State, StoredJob
-from durio.model.names import check_name, known_as, task_name
+from durio.model.names import check_name, task_name
 from durio.model.options import NO_OPTIONS, CallOptions
 from durio.ports.control import ACTION_OF_VERB, Action, RetryJobs, Verb
 from durio.web.api.job_detail import job_of
@@ -174,6 +173,13 @@ async def edited_payload(call: WebCall, job: StoredJob, body: RetryBody) -> byte
             f"new arguments need the role admin; {call.user.name} is {call.user.role}",
             "Retry it with its own arguments, or ask an admin.",
         )
+    if not call.sees_whole_payloads:
+        raise Refusal(
+            403,
+            "payloads_masked",
+            "the arguments of this job are hidden, in whole or in part",
+            "Retry it with its own arguments.",
+        )
     if options_of(job).is_chunk:
         raise WrongState(
             f"job {id_text(job.id)} has the arguments of many calls",
@@ -256,7 +262,5 @@ async def check_target(call: WebCall, body: NewJobBody) -> None:
     if call.user.queues is None:
         return
     if queue is None:
-        published = await published_tasks(await call.store(), app.name) or {}
-        name = known_as(task, published)
-        queue = None if name is None else published[name]["queue"]
-    call.check_queue(queue or "")
+        queue = (await app.find_task(task)).queue
+    call.check_queue(queue)

@@ -41,6 +41,7 @@ from durio.web.api.job_story import (
 )
 from durio.web.api.shapes import Answer
 from durio.web.call import WebCall
+from durio.web.masking import shown_payloads
 from durio.web.roles import Viewer
 
 router = APIRouter(tags=["jobs"])
@@ -137,14 +138,17 @@ async def show_job(call: Viewer, job_id: str) -> JobView:
     relations = await relations_of(store, job)
     args, kwargs = arguments_of(job)
     plan_id = replacing_plan(job.result)
-    result = None if job.result is None or plan_id else readable(job.result)
+    payloads = {"args": args, "kwargs": kwargs, "meta": options.meta or {}}
+    if job.result is not None and not plan_id:
+        payloads["result"] = readable(job.result)
+    shown = await shown_payloads(call, job.task, payloads) or {}
     return JobView(
         **item_fields(job, retries[job.task], app.now()),
-        args_json=call.payload(args),
-        kwargs_json=call.payload(kwargs),
-        meta_json=call.payload(options.meta or {}),
-        result_json=None if job.result is None or plan_id else call.payload(result),
-        masked=not call.user.sees_payloads,
+        args_json=shown.get("args"),
+        kwargs_json=shown.get("kwargs"),
+        meta_json=shown.get("meta"),
+        result_json=shown.get("result"),
+        masked=not shown,
         expires_at=utc_datetime(options.expires),
         result_until=utc_datetime(job.result_until),
         version=await version_of(call, job),
@@ -164,7 +168,7 @@ async def show_job(call: Viewer, job_id: str) -> JobView:
             for each in attempts_of(job)
         ],
         same_error=await same_error(call, job),
-        actions=actions_of(job),
+        actions=actions_of(job) | hidden_actions(call),
     )
 
 
@@ -273,13 +277,26 @@ def actions_of(job: StoredJob) -> dict[str, str | None]:
     ended = WrongState(f"job {job_id} is cancelled already") if is_over else None
     refusals: dict[str, DurioError | None] = {
         "retry": retry,
-        "edit": retry or of_chunk,
+        "edit": retry or of_chunk or of_plan(job, job_id),
         "cancel": cancel_refusal(state, job_id) or ended,
         "run_now": run_now_refusal(state, job_id),
         "discard": None if state is State.DEAD else WrongState(not_dead),
-        "duplicate": of_chunk,
+        "duplicate": of_chunk or of_plan(job, job_id),
     }
     return {verb: error and error.what for verb, error in refusals.items()}
+
+
+def of_plan(job: StoredJob, job_id: str) -> DurioError | None:
+    place = options_of(job).plan
+    if place is None or place.input is None:
+        return None
+    return WrongState(f"job {job_id} gets its first argument from its plan")
+
+
+def hidden_actions(call: WebCall) -> dict[str, str | None]:
+    """Return why arguments cannot be edited that are hidden, also in part."""
+    hidden = "the arguments are hidden, in whole or in part"
+    return {} if call.sees_whole_payloads else {"edit": hidden}
 
 
 def retry_refusal(state: State, job_id: str) -> DurioError | None:

@@ -101,7 +101,7 @@ async def complete(
     scope = CompletionScope(
         call.app.name,
         queues=call.user.queues,
-        has_payloads=call.user.sees_payloads,
+        has_payloads=call.sees_whole_payloads,
         sees_task=call.identity.sees_task,
     )
     place = len(q) if at is None else at
@@ -115,7 +115,7 @@ async def complete(
 def allowed(call: WebCall, q: str) -> JobSearchText:
     """Parse a query; refuse one that would tell a user about masked arguments."""
     text = parse_query(q)
-    if text.uses("args", "meta") and not call.user.sees_payloads:
+    if text.uses("args", "meta") and not call.sees_whole_payloads:
         raise Refusal(
             403,
             "payloads_masked",
