@@ -228,6 +228,10 @@ async def test_runs_are_previewed_with_notes(app: App):
         assert len(of_name.json()["runs"]) == 2
         wrong = await client.post("/admin/schedules/preview", json={"n": 2})
         assert wrong.status_code == 400
+        for after in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon"):
+            early = {"every": "1h", "after": after}
+            answer = await client.post("/admin/schedules/preview", json=early)
+            assert answer.status_code == 400, after
         too_many = {"cron": "* * * * *", "n": 1001}
         answer = await client.post("/admin/schedules/preview", json=too_many)
         assert answer.status_code == 422

@@ -176,7 +176,11 @@ def handle_problems(api: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         return Refusal(422, "invalid_request", validation_text(error)).response()
 
-    _ = (refused, durio_error, http_error, invalid)
+    @api.exception_handler(Exception)
+    async def failed(_: Request, __: Exception) -> Response:
+        return internal_error().response()  # the guard reports it
+
+    _ = (refused, durio_error, http_error, invalid, failed)
 
 
 def validation_text(error: RequestValidationError) -> str:

@@ -14,6 +14,7 @@ from durio.model.errors import InvalidArguments, InvalidSchedule, UsageError
 from durio.model.options import NO_OPTIONS
 from durio.model.plan import AnyLink, PlanValue
 from durio.model.schedule import ScheduleRecord
+from durio.model.schedule_checks import aware
 from durio.web.api.schedule_items import may_see
 from durio.web.api.shapes import Body
 from durio.web.call import WebCall
@@ -86,6 +87,7 @@ def moment_of(name: str, text: str | None) -> datetime | None:
             f"{name}: {text!r:.60} {why}",
             cure="Write 2030-01-31T09:00:00Z, or +01:00 in place of Z.",
         )
+    aware(name, moment)  # refuses years that no schedule has
     return moment
 
 
