@@ -56,6 +56,20 @@ async def test_lists_what_a_query_finds(app: App):
 
 
 @virtual(name="shop")
+async def test_shows_the_arguments_as_a_call_has_them(app: App):
+    task = app.task(name="send", queue="mail")(send)
+    await task.enqueue('a "b"', amount=9007199254740993)
+    await task.enqueue("x" * 1000)
+    async with browser(dashboard(app, ADMIN)) as client:
+        long, plain = (await ask(client, "jobs"))["items"]
+    assert plain["args_text"] == 'to="a \\"b\\"", amount=9007199254740993'
+    assert long["args_text"].startswith('to="xxx')
+    assert len(long["args_text"]) == 160
+    async with browser(dashboard(app, User("eve", "viewer"))) as client:
+        assert (await ask(client, "jobs"))["items"][0]["args_text"] is None
+
+
+@virtual(name="shop")
 async def test_pages_go_on_with_their_cursor(app: App):
     ids = await fill(app, 8)
     async with browser(dashboard(app, ADMIN)) as client:

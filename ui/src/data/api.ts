@@ -172,6 +172,7 @@ export interface DeadItem {
   last_error: ErrorText | null;
   progress: JobProgress | null;
   now: string;
+  args_text: string | null;
   died_at: string | null;
   args_json: string | null;
   kwargs_json: string | null;
@@ -357,6 +358,7 @@ export interface JobItem {
   last_error: ErrorText | null;
   progress: JobProgress | null;
   now: string;
+  args_text: string | null;
 }
 
 export interface JobProgress {
@@ -390,6 +392,7 @@ export interface JobView {
   last_error: ErrorText | null;
   progress: JobProgress | null;
   now: string;
+  args_text: string | null;
   args_json: string | null;
   kwargs_json: string | null;
   meta_json: string | null;

@@ -7,6 +7,15 @@ import type * as api from "./api";
 export type { Count, Me } from "./api";
 export type Attention = api.AttentionItem;
 export type Progress = api.JobProgress;
+export type Job = api.JobItem;
+export type JobDetail = api.JobView;
+export type DeadJob = api.DeadItem;
+export type Attempt = api.AttemptView;
+export type ErrorDetail = api.ErrorDetail;
+export type LogLine = api.LogLine;
+export type Explanation = api.ExplanationView;
+export type Facets = api.Facets;
+export type JobCount = Omit<api.JobCount, "by_state"> & { by_state: StateCounts };
 export type Frame = api.ErrorFrame;
 export type Task = api.TaskItem;
 export type TaskDetail = api.TaskView;
@@ -37,90 +46,6 @@ export type State = (typeof STATES)[number];
 export type Role = "viewer" | "operator" | "admin";
 export type Time = string;
 
-
-
-export interface Job {
-  id: string;
-  task: string;
-  queue: string;
-  state: State;
-  priority: number;
-  attempt: number;
-  max_attempts: number | null;
-  created_at: Time | null;
-  run_at: Time | null;
-  started_at: Time | null;
-  finished_at: Time | null;
-  worker: string | null;
-  key: string | null;
-  reason: string | null;
-  last_error: { type: string; text: string } | null;
-  progress: Progress | null;
-  now: string;
-  args_json?: string | null;
-  kwargs_json?: string | null;
-}
-
-export interface ErrorDetail {
-  type: string;
-  text: string;
-  frames: Frame[];
-  cause: string | null;
-}
-export interface LogLine {
-  at: Time | null;
-  level: string;
-  text: string;
-}
-export interface Attempt {
-  number: number;
-  worker: string | null;
-  started_at: Time | null;
-  ended_at: Time | null;
-  outcome: string;
-  error: ErrorDetail | null;
-  traceback: string | null;
-  logs: LogLine[];
-}
-export interface Reason {
-  code: string;
-  text: string;
-  unblock: string;
-  command: string | null;
-  is_blocking: boolean;
-}
-export interface Gate {
-  name: string;
-  text: string;
-  open: boolean | null;
-  href?: string | null;
-}
-export interface JobDetail extends Job {
-  args_json: string | null;
-  kwargs_json?: string | null;
-  meta_json: string | null;
-  result_json: string | null;
-  masked: boolean;
-  unique: string | null;
-  expires_at: Time | null;
-  version: string | null;
-  plan: { id: string; node: string | null; name: string | null } | null;
-  schedule: { name: string; due_at: Time } | null;
-  parents: string[];
-  children: string[];
-  gates?: Gate[];
-  transitions: { at: Time; state: string; text: string }[];
-  attempts: Attempt[];
-  same_error: { fingerprint: string; count: number } | null;
-  actions: Record<string, string | null>;
-}
-export interface Explanation {
-  sentence?: string;
-  evidence?: string[];
-  gates?: Gate[];
-  reasons?: Reason[];
-}
-
 export interface Preview {
   preview: string;
   verb: string;
@@ -144,19 +69,6 @@ export interface BulkRun {
   ended_at: Time | null;
   by: string;
 }
-
-
-
-export interface DeadJob extends Job {
-  died_at: Time;
-}
-export interface Facets {
-  reasons: { reason: string; count: number }[];
-  tasks: { task: string; count: number }[];
-  capped: boolean;
-}
-
-
 
 export interface AuditLine {
   at: Time;

@@ -4,9 +4,9 @@ import type { ComponentChildren } from "preact";
 import type { Job } from "../data/schema";
 import { formatDuration, secondsOf } from "../format";
 import { now } from "../clock";
+import { visible } from "../names";
 import { navigate, toOne } from "../router";
-import { t } from "../text";
-import { argsLine } from "./args";
+import { known, t } from "../text";
 import { Ago, Name, StateMark, TaskName } from "./basics";
 import type { Rows } from "./rows";
 
@@ -66,7 +66,6 @@ interface RowProps {
 
 function Row({ job, i, rows, select }: RowProps) {
   const isChosen = rows.isChosen(job);
-  const args = argsLine(job.args_json, job.kwargs_json);
   return (
     <tr
       data-row
@@ -98,7 +97,9 @@ function Row({ job, i, rows, select }: RowProps) {
         <a class="t" href={toOne("jobs", job.id)}>
           <TaskName name={job.task} />
         </a>{" "}
-        {args && <bdi class="args">{args}</bdi>}
+        {job.args_text && (
+          <bdi class="args">{visible(job.args_text)}</bdi>
+        )}
       </td>
       <td class={job.state === "done" ? "cut now q3" : "cut now"}>
         <Now job={job} />
@@ -154,6 +155,7 @@ export function Now({ job }: { job: Job }): ComponentChildren {
       </>
     );
   }
+  if (state === "dead" || state === "cancelled") return <>{known(`reason.${job.reason ?? ""}`, job.reason ?? job.now)}</>;
   return <Name text={job.now} />;
 }
 

@@ -5,20 +5,8 @@ import { type Node, oneLine, readJson } from "../json";
 import { short, visible } from "../names";
 import { t } from "../text";
 
-const LINE_MAX = 160;
 const SHOWN_MAX = 50; // entries of one object or array
 const STRING_MAX = 2000;
-
-/** Return arguments on one line, as a call has them: `order_id=48213, to="x"`. */
-export function argsLine(args: string | null | undefined, kwargs?: string | null): string {
-  const parts: string[] = [];
-  for (const text of [args, kwargs]) {
-    const node = readJson(text);
-    if (node?.kind === "array") parts.push(...node.items.map(oneLine));
-    if (node?.kind === "object") parts.push(...node.entries.map(([key, value]) => `${key}=${oneLine(value)}`));
-  }
-  return visible(short(parts.join(", "), LINE_MAX));
-}
 
 /** A JSON text as a tree. */
 export function Json({ text }: { text: string }) {

@@ -8,7 +8,6 @@ import { useData, useList } from "../data/use";
 import { formatCount } from "../format";
 import { visible } from "../names";
 import { Act, Button } from "../parts/actions";
-import { argsLine } from "../parts/args";
 import { Ago, Head, Name, TaskName } from "../parts/basics";
 import { Bar } from "../parts/bits";
 import { actOnMatching } from "../parts/Confirm";
@@ -105,7 +104,6 @@ function NoDead() {
 }
 
 function Letter({ job, isAt }: { job: DeadJob; isAt: boolean }) {
-  const args = argsLine(job.args_json, job.kwargs_json);
   return (
     <li aria-current={isAt ? "true" : undefined} data-row>
       <a href={to("dead", { ...Object.fromEntries(params.value), open: job.id })}>
@@ -115,7 +113,7 @@ function Letter({ job, isAt }: { job: DeadJob; isAt: boolean }) {
         </b>
         <Ago at={job.died_at ?? job.finished_at} bare />
         <small class="cut">{errorText(job)}</small>
-        {args && <bdi class="args cut">{args}</bdi>}
+        {job.args_text && <bdi class="args cut">{visible(job.args_text)}</bdi>}
       </a>
     </li>
   );

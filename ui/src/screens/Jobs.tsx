@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { useData, useList } from "../data/use";
-import type { Job, StateCounts } from "../data/schema";
+import type { Job, JobCount, StateCounts } from "../data/schema";
 import { STATES } from "../data/schema";
 import type { JobVerb } from "../data/jobs";
 import { formatCount } from "../format";
@@ -22,16 +22,10 @@ import { navigate, params, setParams, to, toOne } from "../router";
 import { rich, t } from "../text";
 import { Enqueue } from "./Enqueue";
 
-interface Count {
-  count: number;
-  capped: boolean;
-  by_state: StateCounts;
-}
-
 export function Jobs() {
   const q = params.value.get("q") ?? "";
   const list = useList<Job>("jobs", { q }, { topics: ["jobs"], id: (job) => job.id });
-  const counts = useData<Count>("jobs/count", { q: without(q, "state") }, { topics: ["jobs"], keep: true });
+  const counts = useData<JobCount>("jobs/count", { q: without(q, "state") }, { topics: ["jobs"], keep: true });
   const [isAll, setAll] = useState(false);
   useEffect(() => setAll(false), [q]);
   useNewJob();
@@ -112,7 +106,7 @@ function useNewJob(): void {
   }, [isNew]);
 }
 
-function Lede({ counts, filtered }: { counts: Count; filtered: boolean }) {
+function Lede({ counts, filtered }: { counts: JobCount; filtered: boolean }) {
   const of = (...states: (keyof StateCounts)[]) => {
     const found = states.map((state) => counts.by_state[state] ?? { count: 0, capped: false });
     return formatCount({ count: found.reduce((sum, each) => sum + each.count, 0), capped: found.some((each) => each.capped) });
@@ -125,7 +119,7 @@ function Lede({ counts, filtered }: { counts: Count; filtered: boolean }) {
   return <>{rich(filtered ? "jobs.lede.filtered" : "jobs.lede", values)}</>;
 }
 
-function Facets({ q, counts }: { q: string; counts: Count | null }) {
+function Facets({ q, counts }: { q: string; counts: JobCount | null }) {
   const chosen = valuesOf(q, "state");
   return (
     <nav class="facets" aria-label={t("col.state")}>
@@ -158,7 +152,7 @@ function Nothing({ q }: { q: string }) {
   );
 }
 
-function totalOf(counts: Count | null, states: string[]): { count: number; capped: boolean } | null {
+function totalOf(counts: JobCount | null, states: string[]): { count: number; capped: boolean } | null {
   if (!counts) return null;
   if (states.length === 0) return counts;
   const found = STATES.filter((state) => states.includes(state)).map((state) => counts.by_state[state]);

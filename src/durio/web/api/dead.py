@@ -15,10 +15,10 @@ from durio.client.job_search import (
     next_jobs,
     prepare_search,
 )
-from durio.client.job_view import arguments_of, job_errors, options_of, retries_of_tasks
+from durio.client.job_view import arguments_of, job_errors, options_of
 from durio.model.job import DEAD, StoredJob, utc_datetime
 from durio.model.query_language import JobSearchText
-from durio.web.api.job_items import JobItem, item_fields
+from durio.web.api.job_items import JobItem, items_for
 from durio.web.api.jobs import QueryText, allowed, found_jobs, prepared, scope_of
 from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Cursor, Items, Limit
 from durio.web.call import WebCall
@@ -103,14 +103,13 @@ async def export_dead(call: Viewer, q: QueryText = "") -> StreamingResponse:
 
 
 async def dead_items(call: WebCall, jobs: list[StoredJob]) -> list[DeadItem]:
-    app, store = call.app, await call.store()
-    retries = await retries_of_tasks(store, app.retries_of, jobs)
+    known = await items_for(call, jobs)
     found: list[DeadItem] = []
     for job in jobs:
         args, kwargs = arguments_of(job)
         found.append(
             DeadItem(
-                **item_fields(job, retries[job.task], app.now()),
+                **known.fields(job),
                 died_at=utc_datetime(job.finished_at),
                 args_json=call.payload(args),
                 kwargs_json=call.payload(kwargs),

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from durio.client.error_groups import StoredGroup, find_group, list_groups, mute_group
-from durio.client.job_view import retries_of_tasks
 from durio.client.queue_handle import check_reason_text
 from durio.client.task_list import list_tasks
 from durio.model.error_groups import ELSEWHERE, Mute, group_of_job
@@ -18,7 +17,7 @@ from durio.model.names import known_as, task_name
 from durio.model.traceback_frames import frames_of
 from durio.ports.browse import Query as JobsQuery
 from durio.web.api.cursors import continued, cursor_of
-from durio.web.api.job_items import JobItem, job_item
+from durio.web.api.job_items import JobItem, items_for
 from durio.web.api.shapes import (
     LIMIT_DEFAULT,
     Answer,
@@ -112,9 +111,9 @@ async def list_errors(
 async def show_error(call: Viewer, fingerprint: str) -> ErrorView:
     """Return one group with its frames and its newest dead jobs."""
     found = await known_group(call, fingerprint)
-    group, store, app = found.group, await call.store(), call.app
+    group = found.group
     jobs = await dead_jobs(call, found)
-    retries = await retries_of_tasks(store, app.retries_of, jobs)
+    known_jobs = await items_for(call, jobs)
     traceback = await newest_traceback(call, found)
     known = [ErrorFrame(**frame._asdict()) for frame in frames_of(traceback or "")]
     return ErrorView(
@@ -124,7 +123,7 @@ async def show_error(call: Viewer, fingerprint: str) -> ErrorView:
         counts_by_host=group.hosts,
         frames=known or [stored_frame(text) for text in group.frames],
         traceback=traceback,
-        jobs=[job_item(job, retries[job.task], app.now()) for job in jobs],
+        jobs=[known_jobs.item(job) for job in jobs],
     )
 
 

@@ -10,7 +10,6 @@ from durio.client.job_view import (
     arguments_of,
     options_of,
     readable,
-    retries_of_tasks,
 )
 from durio.client.query_matching import DecodedJob, SearchFacts, versions_of
 from durio.client.refused_actions import (
@@ -32,7 +31,7 @@ from durio.model.plan_change import replacing_plan
 from durio.model.traceback_frames import cause_of, frames_of
 from durio.model.transitions import check_retry
 from durio.web.api.errors import ErrorFrame
-from durio.web.api.job_items import JobItem, item_fields
+from durio.web.api.job_items import JobItem, items_for
 from durio.web.api.job_story import (
     JobTransition,
     StoryAttempt,
@@ -132,8 +131,7 @@ class ExplanationView(Answer):
 async def show_job(call: Viewer, job_id: str) -> JobView:
     """Return one job with everything that is known about it."""
     job = await job_of(call, job_id)
-    app, store = call.app, await call.store()
-    retries = await retries_of_tasks(store, app.retries_of, [job])
+    store, known = await call.store(), await items_for(call, [job])
     options, tick = options_of(job), options_of(job).tick
     relations = await relations_of(store, job)
     args, kwargs = arguments_of(job)
@@ -143,7 +141,7 @@ async def show_job(call: Viewer, job_id: str) -> JobView:
         payloads["result"] = readable(job.result)
     shown = await shown_payloads(call, job.task, payloads) or {}
     return JobView(
-        **item_fields(job, retries[job.task], app.now()),
+        **known.fields(job),
         args_json=shown.get("args"),
         kwargs_json=shown.get("kwargs"),
         meta_json=shown.get("meta"),

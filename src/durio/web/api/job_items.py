@@ -1,9 +1,16 @@
 """A job as the API shows it in lists."""
 
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from durio.client.job_view import options_of, status_of
+from durio.client.job_view import (
+    arguments_of,
+    options_of,
+    retries_of_tasks,
+    status_of,
+)
 from durio.model.job import (
     CANCELLED,
     DEAD,
@@ -16,6 +23,9 @@ from durio.model.job import (
 )
 from durio.model.quantities import format_duration
 from durio.web.api.shapes import Answer
+from durio.web.call import WebCall
+
+ARGUMENTS_CHARS_MAX = 160
 
 
 class ErrorText(Answer):
@@ -48,11 +58,58 @@ class JobItem(Answer):
     last_error: ErrorText | None
     progress: JobProgress | None
     now: str  # what matters in this state, for people
+    # Arguments as a call has them, cut: `order=7, to="ann"`. None: they may be masked.
+    args_text: str | None
 
 
-def job_item(job: StoredJob, retries: int | None, now: float) -> JobItem:
-    """Return a job of a list; `retries` of its task, None: unknown."""
-    return JobItem(**item_fields(job, retries, now))
+class JobItems:
+    """Makes items of jobs, from what one read of tasks and workers tells about all."""
+
+    def __init__(
+        self,
+        call: WebCall,
+        retries: Mapping[str, int | None],
+        workers: Mapping[int, str],
+    ) -> None:
+        self.call = call
+        self.retries = retries
+        self.workers = workers
+        self.now = call.app.now()
+
+    def fields(self, job: StoredJob) -> dict[str, Any]:
+        """Return the fields of an item, for those that have more."""
+        fields = item_fields(job, self.retries[job.task], self.now)
+        if job.worker is not None:
+            fields["worker"] = self.workers.get(job.worker, str(job.worker))
+        return {**fields, "args_text": arguments_text(self.call, job)}
+
+    def item(self, job: StoredJob) -> JobItem:
+        return JobItem(**self.fields(job))
+
+
+async def items_for(call: WebCall, jobs: Sequence[StoredJob]) -> JobItems:
+    """Read what the items of these jobs need."""
+    store, namespace = await call.store(), call.app.name
+    retries = await retries_of_tasks(store, call.app.retries_of, jobs)
+    workers: dict[int, str] = {}
+    if any(job.worker is not None for job in jobs):
+        rows = await store.workers(namespace)
+        workers = {row.id: str(row.info.get("name") or row.id) for row in rows}
+    return JobItems(call, retries, workers)
+
+
+def arguments_text(call: WebCall, job: StoredJob) -> str | None:
+    """Return the arguments on one line; None if any of them may be masked."""
+    if not call.user.sees_payloads or call.site.options.mask is not None:
+        return None  # the host's formatter is asked for one job, not for a list
+    args, kwargs = arguments_of(job)
+    text = ""
+    for name, value in [*(("", each) for each in args), *kwargs.items()]:
+        shown = json.dumps(value, ensure_ascii=False)
+        text += f"{', ' if text else ''}{name}{'=' if name else ''}{shown}"
+        if len(text) > ARGUMENTS_CHARS_MAX:
+            return f"{text[: ARGUMENTS_CHARS_MAX - 1]}\u2026"
+    return text
 
 
 def item_fields(job: StoredJob, retries: int | None, now: float) -> dict[str, Any]:
@@ -97,7 +154,7 @@ def state_text(job: StoredJob, status: JobStatus, now: float) -> str:
                 f"for {span(since(job.started_at, now))}, {attempt_text(status)}{asked}"
             )
         case state if state == DONE:
-            return f"took {span(since(job.started_at, job.finished_at or now))}"
+            return ""
         case state if state in (DEAD, CANCELLED):
             return job.reason or ""
         case _:

@@ -12,13 +12,12 @@ from durio.client.job_search import (
     look_for_jobs,
     prepare_search,
 )
-from durio.client.job_view import retries_of_tasks
 from durio.client.search_completion import CompletionScope, complete_query
 from durio.model.job import STATE_BY_CODE, State, StoredJob
 from durio.model.names import lane
 from durio.model.query_language import JobSearchText, parse_query
 from durio.ports.browse import Query as StoreQuery
-from durio.web.api.job_items import JobItem, job_item
+from durio.web.api.job_items import JobItem, items_for
 from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Cursor, Items, Limit
 from durio.web.call import WebCall
 from durio.web.problems import Refusal
@@ -170,6 +169,5 @@ async def found_jobs(
 
 
 async def items_of(call: WebCall, jobs: list[StoredJob]) -> list[JobItem]:
-    app, store = call.app, await call.store()
-    retries = await retries_of_tasks(store, app.retries_of, jobs)
-    return [job_item(job, retries[job.task], app.now()) for job in jobs]
+    known = await items_for(call, jobs)
+    return [known.item(job) for job in jobs]

@@ -10,7 +10,7 @@ import { Ago, Name, StateMark, TaskName } from "../../parts/basics";
 import { Icon } from "../../parts/Icon";
 import { Arguments, Json } from "../../parts/args";
 import { to, toOne } from "../../router";
-import { t } from "../../text";
+import { known, t } from "../../text";
 import { piecesOf } from "./Life";
 
 export function Aside({ job, action }: { job: JobDetail; action: ComponentChildren }) {
@@ -70,9 +70,10 @@ function Facts({ job }: { job: JobDetail }) {
     [t("facts.waited"), waited > 0 && job.attempts.length > 0 ? formatDuration(waited) : null],
     [t("facts.ran"), ran > 0 ? t("facts.ran.in", { time: formatDuration(ran), n: job.attempts.length }) : null],
     [t("facts.attempts"), job.max_attempts ? t("facts.attempts.of", { n: job.attempt, most: job.max_attempts }) : null],
-    [t("facts.reason"), job.reason && <Name text={job.reason} />],
+    [t("facts.reason"), job.reason && known(`reason.${job.reason}`, job.reason)],
     [t("facts.key"), job.key && <KeyText text={job.key} />],
-    [t("facts.unique"), job.unique && <Name text={job.unique} />],
+    [t("facts.kept"), job.result_until && <Ago at={job.result_until} />],
+    [t("facts.replaced"), job.replaced_by && <a class="a" href={toOne("plans", job.replaced_by)}>{job.replaced_by.slice(0, 13)}</a>],
     [t("facts.expires"), job.expires_at && <Ago at={job.expires_at} />],
     [t("facts.version"), job.version && <Name text={job.version} />],
     [t("facts.worker"), job.worker && <a class="a" href={to("workers", { open: job.worker })}><Name text={job.worker} /></a>],
@@ -138,6 +139,11 @@ function Lineage({ job }: { job: JobDetail }) {
             <a class="a" href={to("schedules", { open: job.schedule.name })}>
               <Name text={job.schedule.name} />
             </a>
+            {job.schedule.due_at && (
+              <span class="q3">
+                {t("lineage.tick")} <Ago at={job.schedule.due_at} />
+              </span>
+            )}
           </li>
         )}
         {job.plan && (

@@ -10,6 +10,7 @@ import { Icon } from "../../parts/Icon";
 import { Traceback } from "../../parts/Traceback";
 import { params, setParams } from "../../router";
 import { known, t } from "../../text";
+import { visible } from "../../names";
 import { lookOf } from "./Life";
 
 const SHOWN = 10; // more are shown on request
@@ -57,6 +58,7 @@ function Line({ attempt, newest, isOpen }: { attempt: Attempt; newest: Attempt; 
               <span class="q2">
                 <Name text={error.text} />
                 {isSame && t("attempts.same", { n: newest.number })}
+                {attempt.decision && <span class="q3"> · {visible(attempt.decision)}</span>}
               </span>
             </>
           )}

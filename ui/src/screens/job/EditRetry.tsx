@@ -1,6 +1,7 @@
 /** Change the arguments of a job that failed, and try it again with them. */
 import { useState } from "preact/hooks";
 
+import type { RetryBody } from "../../data/api";
 import type { JobDetail, Task } from "../../data/schema";
 import { part } from "../../data/client";
 import { actOnJob } from "../../data/jobs";
@@ -16,19 +17,15 @@ export function EditRetry({ job, onDone }: { job: JobDetail; onDone: () => void 
   const before = { args: formatted(job.args_json, "[]"), kwargs: formatted(job.kwargs_json, "{}") };
   const [args, setArgs] = useState(before.args);
   const [kwargs, setKwargs] = useState(before.kwargs);
-  const [queue, setQueue] = useState("");
-  const [delay, setDelay] = useState("");
   const task = useData<Task>(`tasks/${part(job.task)}`).data;
   const hasArgs = before.args !== "[]";
   const isWrong = problemOf(args, "array") !== null || problemOf(kwargs, "object") !== null;
 
   const submit = async () => {
     closeDialog();
-    const body = {
+    const body: RetryBody = {
       ...(args === before.args ? {} : { args_json: args }),
       ...(kwargs === before.kwargs ? {} : { kwargs_json: kwargs }),
-      ...(queue ? { queue } : {}),
-      ...(delay ? { delay } : {}),
     };
     if (await actOnJob("retry", job.id, job.task, body)) onDone();
   };
@@ -46,16 +43,6 @@ export function EditRetry({ job, onDone }: { job: JobDetail; onDone: () => void 
           {hasArgs && <JsonField label={t("edit.positional")} value={args} kind="array" onChange={setArgs} />}
           <JsonField label={t("args.title")} value={kwargs} kind="object" onChange={setKwargs} />
           <ArgsHint schema={task?.args_schema_json} />
-          <div class="two">
-            <label class="f">
-              {t("col.queue")}
-              <input type="text" placeholder={job.queue} value={queue} onInput={(event) => setQueue(event.currentTarget.value)} />
-            </label>
-            <label class="f">
-              {t("enqueue.delay")}
-              <input type="text" placeholder={t("enqueue.delay.hint")} value={delay} onInput={(event) => setDelay(event.currentTarget.value)} />
-            </label>
-          </div>
         </div>
         <footer>
           <Button onClick={closeDialog}>{t("act.leave")}</Button>

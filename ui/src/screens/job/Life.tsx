@@ -58,11 +58,10 @@ export function Life({ job }: { job: JobDetail }) {
 }
 
 function Try({ piece, isShown }: { piece: Placed; isShown: boolean }) {
-  const tip = t("life.attempt", {
-    n: piece.number ?? 0,
-    outcome: known(`outcome.${piece.state}`, piece.state),
-    time: formatDuration(piece.to - piece.from),
-  });
+  const seconds = piece.to - piece.from;
+  const outcome = known(`outcome.${piece.state}`, piece.state);
+  const values = { n: piece.number ?? 0, outcome, time: formatDuration(seconds) };
+  const tip = t(seconds > 0 ? "life.attempt" : "life.attempt.end", values);
   return (
     <button
       type="button"
@@ -100,10 +99,11 @@ export function piecesOf(job: JobDetail, until: number): Piece[] {
   const end = secondsOf(job.finished_at) ?? until;
   const out: Piece[] = [];
   let at = made;
-  const tries = job.attempts.filter((each) => each.started_at !== null).slice(-TRIES_MAX);
-  for (const each of tries) {
-    const from = Math.max(at, secondsOf(each.started_at) ?? at);
-    const to = Math.max(from, secondsOf(each.ended_at) ?? end);
+  for (const each of job.attempts.slice(-TRIES_MAX)) {
+    const ended = secondsOf(each.ended_at) ?? end;
+    // The store keeps the begin of the last attempt only: the others are where they ended.
+    const from = Math.max(at, secondsOf(each.started_at) ?? ended);
+    const to = Math.max(from, ended);
     if (from > at) out.push({ kind: "wait", from: at, to: from, state: waitState(job, at, from) });
     out.push({ kind: "try", from, to, state: each.outcome, number: each.number });
     at = to;

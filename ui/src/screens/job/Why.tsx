@@ -1,7 +1,7 @@
 /** Why the job is where it is, and what to do about it. */
 import type { ComponentChildren } from "preact";
 
-import type { Explanation, Gate, JobDetail } from "../../data/schema";
+import type { Explanation, JobDetail } from "../../data/schema";
 import { Name } from "../../parts/basics";
 import { Copy } from "../../parts/actions";
 import { Icon, type Shape } from "../../parts/Icon";
@@ -27,11 +27,10 @@ interface WhyProps {
 export function Why({ job, why, children }: WhyProps) {
   const look = LOOKS.get(job.state);
   if (!look || !why) return null;
-  const reasons = why.reasons ?? [];
+  const { reasons, sentence } = why;
   const [first, ...rest] = reasons;
-  const sentence = why.sentence || first?.text;
   if (!sentence) return null;
-  const evidence = why.evidence?.length ? why.evidence : rest.slice(0, 2).map((each) => each.text);
+  const evidence = rest.slice(0, 2).map((each) => each.text);
   const cure = first?.unblock;
   // For these the page has a button of its own.
   const hasButton = job.state === "dead" || job.state === "scheduled";
@@ -60,10 +59,10 @@ export function Why({ job, why, children }: WhyProps) {
   );
 }
 
-/** Every gate between a waiting job and a slot. */
+/** Everything that stands between a waiting job and a slot. */
 export function Gates({ job, why }: { job: JobDetail; why: Explanation | null }) {
-  const gates = gatesOf(job, why);
-  if (gates.length === 0) return null;
+  const reasons = why?.reasons ?? [];
+  if (reasons.length < 2) return null;
   const command = `durio why ${job.id}`;
   return (
     <>
@@ -77,34 +76,19 @@ export function Gates({ job, why }: { job: JobDetail; why: Explanation | null })
         </span>
       </div>
       <ul class="gates">
-        {gates.map((gate) => (
-          <li data-s={gate.open === false ? "blocked" : undefined} class={gate.open === null ? "skipd" : undefined}>
-            <Icon name={gate.open === false ? "s-blocked" : gate.open ? "check" : "dots"} />
-            <span>
-              <Name text={gate.name} />
-            </span>
+        {reasons.map((reason) => (
+          <li data-s={reason.is_blocking ? "blocked" : undefined} class={reason.is_blocking ? undefined : "skipd"}>
+            <Icon name={reason.is_blocking ? "s-blocked" : "info"} />
+            <span>{visible(reason.code.replaceAll("_", " "))}</span>
             <p>
-              <span class="vh">{t(gate.open === false ? "gates.closed" : gate.open ? "gates.open" : "gates.unknown")}: </span>
-              <Name text={gate.text} />
+              <span class="vh">{t(reason.is_blocking ? "gates.closed" : "gates.unknown")}: </span>
+              <Name text={reason.text} />
+              {reason.unblock && <span class="q3"> {visible(reason.unblock)}</span>}
             </p>
-            <span>
-              {gate.href && (
-                <a class="btn sm" href={gate.href}>
-                  {t("act.open")}
-                </a>
-              )}
-            </span>
+            <span>{reason.command && <Copy text={reason.command} label={t("act.copy_command")} />}</span>
           </li>
         ))}
       </ul>
     </>
   );
-}
-
-function gatesOf(job: JobDetail, why: Explanation | null): Gate[] {
-  const given = why?.gates?.length ? why.gates : (job.gates ?? []);
-  if (given.length > 0) return given;
-  const reasons = why?.reasons ?? [];
-  if (reasons.length < 2) return [];
-  return reasons.map((each) => ({ name: each.code.replaceAll("_", " "), text: each.text, open: each.is_blocking ? false : null }));
 }
