@@ -27,7 +27,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     ),
     "cli/worker.py": (440, "one command: its flags, its checks and its start"),
     "model/errors.py": (450, "the list of all errors that users see"),
-    "model/options.py": (470, "the table of options, and what is made from it"),
+    "model/options.py": (480, "the table of options, and what is made from it"),
     "stores/postgres/checks.py": (480, "a list of independent checks for the doctor"),
     "stores/postgres/connections.py": (
         700,

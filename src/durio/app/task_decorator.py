@@ -97,6 +97,7 @@ class TaskKeywords(TypedDict, total=False):
     fair_by: LimitKey
     breaker: str
     process: bool
+    states: Sequence[str]
 
 
 class BatchKeywords(TaskKeywords):

@@ -38,7 +38,7 @@ TIMES = ("created_at", "run_at", "started_at", "finished_at")
 ATTEMPT = (
     *("attempt", "at", "worker", "type", "message", "decision", "traceback", "logs"),
 )
-REST = ("args", "kwargs", "meta", "options", "progress", "result")
+REST = ("args", "kwargs", "meta", "options", "progress", "states", "result")
 WIDTH = 12
 
 
@@ -179,11 +179,13 @@ def job_text(fields: dict[str, Any]) -> str:
 def rest_texts(fields: dict[str, Any]) -> dict[str, str]:
     """Return the values of REST as text; a result may be empty, or 0."""
     progress: Progress | None = fields["progress"]
-    texts = {name: to_json(fields[name]) for name in REST if fields[name]}
+    texts = {name: to_json(fields[name]) for name in REST if fields.get(name)}
     if fields["result"] is not None:
         texts["result"] = to_json(fields["result"])
     if progress is not None:
         texts["progress"] = progress_text(progress)
+        changes = [f"{state} {cell(at)}" for state, at in progress.changes]
+        texts |= {"states": ", ".join(changes)} if changes else {}
     return texts
 
 

@@ -84,9 +84,14 @@ def status_fields(stored: StoredJob, retries: int | None) -> dict[str, Any]:
 
 
 def progress_of(stored: StoredJob) -> Progress | None:
-    with suppress(*UNREADABLE, TypeError):
+    with suppress(*UNREADABLE, TypeError, ValueError):
         if stored.progress is not None:
-            return Progress(**decode(stored.progress))
+            fields = decode(stored.progress)
+            changes = [
+                (str(state), utc_datetime(at))
+                for state, at in fields.pop("changes", ())
+            ]
+            return Progress(**fields, changes=tuple(changes))
     return None
 
 

@@ -126,6 +126,8 @@ class Progress:
     total: float | None = None  # units of work in all; None: unknown
     message: str | None = None  # text for people
     state: str | None = None  # a name of the phase, for programs
+    # The newest 20 changes of `state` in this attempt, each with its time, oldest first.
+    changes: tuple[tuple[str, datetime | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

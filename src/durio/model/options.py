@@ -18,6 +18,7 @@ from durio.model.codec import encoder
 from durio.model.error_rules import ErrorKey, ErrorRule, error_rules
 from durio.model.errors import InvalidOption, UsageError
 from durio.model.expiry import ExpiresOption, parse_expires
+from durio.model.job_states import parse_states
 from durio.model.keys import KeyPolicy
 from durio.model.limits import Limit, LimitKey, parse_fair_by, parse_limits
 from durio.model.names import check_task, did_you_mean
@@ -297,6 +298,16 @@ class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
             parsed_by(check_process),
             default="`False`",
             handler="is_process",
+        ),
+    ] = UNSET
+    states: Annotated[
+        Sequence[str],
+        Option(
+            "the names that `ctx.progress(state=...)` may have",
+            TASK,
+            parse_states,
+            default="all",
+            handler="states",
         ),
     ] = UNSET
     batch: Annotated[

@@ -45,6 +45,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     expires: Expires = None  # default of its jobs
     gate_rule: GateRule | None = None  # None: its jobs pass no gates
     breaker: str | None = None  # its attempts are calls behind this breaker
+    states: tuple[str, ...] = ()  # that its progress may have; empty: all
     keep: KeepRule | None = (
         None  # for done and cancelled jobs; None: the store's default
     )

@@ -163,6 +163,7 @@ class BatchCall:
                 make_plan=refuse_plan,
                 spend=refuse_spend,
                 tick=own.tick,
+                states=first.state_changes(),
             )
         return self._context
 

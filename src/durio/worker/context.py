@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from durio.model.codec import encode
 from durio.model.errors import UsageError
 from durio.model.ids import id_text
-from durio.model.job import Progress
+from durio.model.job_states import StateChanges
 from durio.model.plan import Complete
 from durio.model.tick import Tick
 from durio.telemetry.log import Logger, in_job, task_logger
@@ -75,6 +75,7 @@ class Context(Generic[D_co]):
         "_raw_id",
         "_report",
         "_spend",
+        "_states",
         "_transact",
         "attempt",
         "cancelled",
@@ -105,6 +106,7 @@ class Context(Generic[D_co]):
         make_plan: Callable[[], AttemptPlan] | None = None,
         spend: Callable[[object, str | None], None] | None = None,
         tick: Tick | None = None,
+        states: StateChanges | None = None,
     ) -> None:
         self._raw_id = job_id
         self.task = task  # full name of the task
@@ -122,6 +124,7 @@ class Context(Generic[D_co]):
         self._give_result = give_result
         self._make_plan = make_plan
         self._spend = spend
+        self._states = states
 
     @classmethod
     def current(cls) -> "Context[Any]":
@@ -173,16 +176,21 @@ class Context(Generic[D_co]):
         total: float | None = None,  # units of work in all; None: unknown
         *,
         message: str | None = None,  # text for people
-        state: str | None = None,  # a name of the phase, for programs
+        state: str
+        | None = None,  # a name of the phase; `states=` of the task declares them
     ) -> Awaitable[None]:
         """Report progress, for `status.progress`; it is stored within 200 ms.
 
         The call itself reports: an async task may `await` it, a sync task just calls it.
-        Only the newest value is kept, at most 4,096 bytes. Inside `transaction()` it is
-        stored when the block ends.
+        Only the newest value is kept, at most 4,096 bytes, with the times at which `state`
+        changed. Inside `transaction()` it is stored when the block ends.
         """
         check_progress(done, total)
-        encoded = encode(Progress(done, total, message, state), "progress")
+        fields: dict[str, object] = {"done": done, "total": total}
+        fields |= {"message": message, "state": state}
+        if self._states is not None and (changes := self._states.enter(state)):
+            fields["changes"] = changes
+        encoded = encode(fields, "progress")
         if len(encoded) > PROGRESS_BYTES_MAX:
             raise UsageError(
                 f"progress is {len(encoded)} bytes, over {PROGRESS_BYTES_MAX}",

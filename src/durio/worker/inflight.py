@@ -17,6 +17,7 @@ from durio.model.decision import DecisionInputs
 from durio.model.error_rules import ErrorRules
 from durio.model.errors import UsageError
 from durio.model.job import Claim, attempt_number
+from durio.model.job_states import StateChanges
 from durio.model.names import queue_of
 from durio.model.options import RowOptions, row_options
 from durio.model.outcome import KeepRule, Outcome
@@ -264,8 +265,13 @@ class Attempt:
                 make_plan=self._own_plan,
                 spend=partial(environment.spend, self),
                 tick=tick_of(overrides.tick) if overrides is not None else None,
+                states=self.state_changes(),
             )
         return self._context
+
+    def state_changes(self) -> StateChanges:
+        clock, handler = self.runner.clock, self.handler
+        return StateChanges(handler.task, handler.states, clock.now)
 
     def _own_plan(self) -> AttemptPlan:
         if self.recorded is not None:

@@ -1,11 +1,13 @@
 """What is done to a job while it waits or runs: cancel, progress, stop of its worker."""
 
 import asyncio
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from durio import App, Context, JobCancelled, Progress, Retry, State
-from durio.errors import WrongState
+from durio.errors import UsageError, WrongState
 from durio.keys import while_active
 from tests.unit.app.app_harness import (
     drained,
@@ -167,9 +169,34 @@ async def test_progress_is_seen_while_it_runs_within_a_second(app: App):
         assert app.clock.now() - start < 1
         assert status.state is State.RUNNING
         # Only the newest counts.
-        assert status.progress == Progress(3, 10, "resizing", "UPLOADING")
+        since = status.progress.changes[0][1]
+        told = Progress(3, 10, "resizing", "UPLOADING", (("UPLOADING", since),))
+        assert status.progress == told
         go.set()
         await finished(job)
+
+
+@pytest.mark.proves("M167", "L27")
+@virtual
+async def test_the_states_of_a_task_are_recorded_with_their_times(app: App):
+    @app.task(name="load", states=["VALIDATING", "PROCESSING", "UPLOADING"])
+    async def load(ctx: Context) -> None:
+        for done, state in enumerate(("VALIDATING", "PROCESSING", "UPLOADING")):
+            await ctx.progress(done, 3, state=state, message=f"step {done}")
+            await app.clock.sleep(10)
+        await ctx.progress(3, 3)
+        with pytest.raises(UsageError, match="does not declare the state 'DONE'"):
+            await ctx.progress(3, state="DONE")
+
+    async with working(app):
+        job = await load.enqueue()
+        status = await finished(job)
+    assert status.progress is not None
+    states, times = zip(*status.progress.changes, strict=True)
+    assert states == ("VALIDATING", "PROCESSING", "UPLOADING")
+    passed = [later - earlier for earlier, later in pairwise(times)]
+    assert passed == [timedelta(seconds=10)] * 2
+    assert (status.progress.done, status.progress.state) == (3, None)
 
 
 @pytest.mark.proves("M168")

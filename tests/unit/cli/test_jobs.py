@@ -120,13 +120,14 @@ def test_progress_and_an_empty_result_are_shown(terminal: Terminal) -> None:
         "app = App('sqlite:///jobs.db', name='small')\n"
         "@app.task\n"
         "async def count(ctx: Context) -> int:\n"
-        "    await ctx.progress(2, 4, message='counting')\n"
+        "    await ctx.progress(2, 4, message='counting', state='adding')\n"
         "    return 0\n",
     )
     job = terminal.json("enqueue", "count", "--app", "small")["id"]
     terminal.ok("worker", "small", "--burst", "--log-level", "error")
     shown = terminal.ok("jobs", "show", job, "--app", "small").splitlines()
-    assert "  progress    2 of 4  counting" in shown
+    assert "  progress    2 of 4  adding  counting" in shown
+    assert any(line.startswith("  states      adding 20") for line in shown)
     assert "  result      0" in shown
 
 
