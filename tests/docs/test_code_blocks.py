@@ -21,7 +21,7 @@ A page is a story. Its blocks run in order, in one temporary folder, in one name
 
 A page that speaks of `db.example.com` has a PostgreSQL server of its own under that name,
 with an empty database `shop`; there `sql` runs, as the superuser and in that database.
-The port 8000 of a page that runs a web server is a free one.
+The ports 8000 and 7700 of a page that runs a web server are free ones.
 """
 
 import ast
@@ -71,8 +71,8 @@ FILE_NAME = re.compile(r"#\s*(?P<name>[\w/]+\.py)\s*$")
 NOT_RUN = re.compile(r"(python3? -m )?pip3? install|uv |git clone|cd |make\b|sudo |apt")
 COMMAND_SECONDS_MAX = 60
 SERVER, DATABASE = "db.example.com", "shop"
-WEB_PORT = "8000"
-WEB_SERVER = re.compile(r"\$ (uvicorn|flask) ")
+WEB_PORTS = "8000", "7700"
+WEB_SERVER = re.compile(r"\$ (uvicorn|flask|durio dashboard) ")
 SETTINGS_NAME = re.compile(r"#\s*(?P<name>\w+\.(toml|ini))\s*$")
 WRITTEN = "written"
 JOB_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
@@ -378,11 +378,13 @@ def tell(story: Story, page: str) -> None:
     """Block by block."""
     there = "" if story.server is None else f"127.0.0.1:{story.server.port}"
     text = (ROOT / page).read_text(encoding="utf-8")
-    port = str(free_port()) if WEB_SERVER.search(text) else WEB_PORT
+    ports = {port: str(free_port()) for port in WEB_PORTS if WEB_SERVER.search(text)}
     story.programs = set(re.findall(r"^\$ python (\S+\.py)", text, re.MULTILINE))
     for written in blocks(page):
         local = written.text.replace(SERVER, there or SERVER)
-        block = replace(written, text=re.sub(rf"\b{WEB_PORT}\b", port, local))
+        for port, free in ports.items():
+            local = re.sub(rf"\b{port}\b", free, local)
+        block = replace(written, text=local)
         if block.language == "python":
             story.python(block)
         elif block.language == "console" and block.terminal:

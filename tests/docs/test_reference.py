@@ -33,6 +33,7 @@ from durio.telemetry.emit import JobEvent
 from durio.telemetry.names import MEANINGS
 from tests.conftest import Require
 from tests.docs.python_parts import MAKE as PYTHON_PARTS
+from tests.docs.web_parts import MAKE as WEB_PARTS
 from tests.servers.postgres import PostgresServer, programs
 from tests.tidy.house import MODULES, ROOT, dotted, text_of, tree_of
 
@@ -325,6 +326,7 @@ MAKE: dict[str, Callable[[], Iterator[str]]] = {
     "postgres_tables": made_postgres_tables,
     "cli": made_cli,
     **PYTHON_PARTS,
+    **WEB_PARTS,
 }
 
 
