@@ -1,4 +1,5 @@
 /** Numbers, durations, sizes and times as people read them. */
+import { serverNow } from "./data/client";
 import { zone } from "./data/prefs";
 
 const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -80,6 +81,14 @@ export function formatDay(at: string): string {
   if (Number.isNaN(date.getTime())) return at;
   const day = part(date, { weekday: "short", day: "numeric", month: "short" });
   return `${day} ${part(date, { hour: "2-digit", minute: "2-digit", hour12: false })}`;
+}
+
+/** Return a time in a sentence: of today the clock, else the day too. */
+export function formatMoment(at: string): string {
+  const date = new Date(at);
+  if (Number.isNaN(date.getTime())) return at;
+  const isToday = dateOf(date) === dateOf(new Date(serverNow()));
+  return isToday ? clockOf(date, false) : formatDay(at);
 }
 
 export function formatDate(at: string): string {

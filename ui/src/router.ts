@@ -10,13 +10,16 @@ export interface Route {
   rest: string;
 }
 
+// Other addresses of a screen.
+const ALIASES = new Map([["", "overview"], ["breakers", "limits"], ["tokens", "users"]]);
+
 const here = signal(read());
 
 export const path = computed(() => here.value.path);
 export const params = computed(() => new URLSearchParams(here.value.search));
 export const route = computed<Route>(() => {
   const [screen = "", ...rest] = path.value.split("/");
-  return { screen: screen || "overview", rest: rest.map(decode).join("/") };
+  return { screen: ALIASES.get(screen) ?? screen, rest: rest.map(decode).join("/") };
 });
 
 /** Return the address of a page, relative to the base. */

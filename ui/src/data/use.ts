@@ -12,8 +12,8 @@ export interface Data<T> {
   reload: () => void;
 }
 
-const SLOW_MS = 150;
-const AGAIN_MS = 5000; // after an answer that failed for a reason that passes
+export const SLOW_MS = 150;
+export const AGAIN_MS = 5000; // after an answer that failed for a reason that passes
 const LIVE_MS = 2000; // at most one live read in this time
 
 interface Options {
@@ -223,12 +223,12 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /** Tell whether the same request may work a little later. */
-function passes(error: ApiError): boolean {
+export function passes(error: ApiError): boolean {
   return error.status === 0 ? error.code === "unreachable" : error.status === 429 || error.status >= 500;
 }
 
 /** What is shown stays, and the header says that the server is away. */
-function shownError(error: ApiError | null, hasData: boolean): ApiError | null {
+export function shownError(error: ApiError | null, hasData: boolean): ApiError | null {
   return error && hasData && passes(error) ? null : error;
 }
 

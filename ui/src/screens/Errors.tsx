@@ -1,11 +1,12 @@
 /** What fails, since when, in which version? */
-import { type Page, serverNow } from "../data/client";
+import { serverNow } from "../data/client";
 import type { ErrorGroup } from "../data/schema";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { formatCount } from "../format";
 import { visible } from "../names";
 import { Ago, Head, Name, Num, Tag } from "../parts/basics";
 import { Duo } from "../parts/bits";
+import { More } from "../parts/More";
 import { opened, setOpen, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
@@ -16,8 +17,9 @@ import { Group } from "./errors/Group";
 export function Errors() {
   const muted = params.value.get("muted") === "1";
   const task = params.value.get("task") ?? "";
-  const { data, error, isSlow, reload } = useData<Page<ErrorGroup>>("errors", { limit: 200, muted: muted || null, task }, { topics: ["errors"], keep: true });
-  const groups = (data?.items ?? []).filter((each) => (each.muted !== null) === muted);
+  const list = usePages<ErrorGroup>("errors", { muted: muted || null, task }, ["errors"]);
+  const { items: data, error, isSlow, reload } = list;
+  const groups = (data ?? []).filter((each) => (each.muted !== null) === muted);
   const rows = useRows(groups, { id: (group) => group.fingerprint, onOpen: (group) => toggleOpen(group.fingerprint) });
   const chosen = opened();
   return (
@@ -47,24 +49,29 @@ export function Errors() {
         side={chosen && <Group key={chosen} fingerprint={chosen} reload={reload} />}
         list={
           groups.length > 0 && (
-            <div class="scroll">
-              <table class="tbl errs">
-                <thead>
-                  <tr>
-                    <th>{t("col.group")}</th>
-                    <td />
-                    <th class="n">{t("col.attempts")}</th>
-                    <th class="n">{t("kpi.dead")}</th>
-                    <th class="n">{t("col.last")}</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {groups.map((group, i) => (
-                    <Row key={group.fingerprint} group={group} isAt={rows.at === i} isOpen={group.fingerprint === chosen} />
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <>
+              <div class="scroll">
+                <table class="tbl errs">
+                  <thead>
+                    <tr>
+                      <th>{t("col.group")}</th>
+                      <td />
+                      <th class="wide-only">{t("errors.versions")}</th>
+                      <th class="wide-only n">{t("errors.first.col")}</th>
+                      <th class="n">{t("col.attempts")}</th>
+                      <th class="n">{t("kpi.dead")}</th>
+                      <th class="n">{t("col.last")}</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {groups.map((group, i) => (
+                      <Row key={group.fingerprint} group={group} isAt={rows.at === i} isOpen={group.fingerprint === chosen} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              <More list={list} />
+            </>
           )
         }
       />
@@ -95,11 +102,15 @@ function Row({ group, isAt, isOpen }: { group: ErrorGroup; isAt: boolean; isOpen
           </span>
           <small class="cut">
             {tasks.join(", ")}
-            {group.tasks.length > 3 && ` ${t("more.n", { n: group.tasks.length - 3 })}`} · {t("errors.first")} <Ago at={group.first_seen} />
+            {group.tasks.length > 3 && ` ${t("more.n", { n: group.tasks.length - 3 })}`}
           </small>
         </a>
       </td>
       <td class="nw">{group.muted ? <Tag state="off">{t("errors.is_muted")}</Tag> : isNew(group) && <Tag state="dead">{t("errors.new")}</Tag>}</td>
+      <td class="wide-only q2 cut2">{group.versions.length > 0 && <Name text={group.versions.slice(-2).join(", ")} />}</td>
+      <td class="wide-only n q2 nw">
+        <Ago at={group.first_seen} />
+      </td>
       <td class="n">
         <Num value={group.count} />
       </td>

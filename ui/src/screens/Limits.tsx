@@ -1,24 +1,24 @@
 /** What is held back, by which rule? */
-import { type Page } from "../data/client";
 import type { Breaker, Limit } from "../data/schema";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { formatCount } from "../format";
 import { Head } from "../parts/basics";
+import { More } from "../parts/More";
 import { Empty, Problem, Skeleton } from "../parts/states";
 import { rich, t } from "../text";
 import { Breakers } from "./limits/Breakers";
 import { LimitRows } from "./limits/LimitRows";
 
 export function Limits() {
-  const limits = useData<Page<Limit>>("limits", { limit: 200 }, { topics: ["limits"] });
-  const breakers = useData<Page<Breaker>>("breakers", { limit: 200 }, { topics: ["limits"] });
-  const all = limits.data?.items ?? [];
-  const open = breakers.data?.items ?? [];
+  const limits = usePages<Limit>("limits", {}, ["limits"]);
+  const breakers = usePages<Breaker>("breakers", {}, ["limits"]);
+  const all = limits.items ?? [];
+  const open = breakers.items ?? [];
   const error = limits.error ?? breakers.error;
-  const isEmpty = limits.data !== null && breakers.data !== null && all.length + open.length === 0;
+  const isEmpty = limits.items !== null && breakers.items !== null && all.length + open.length === 0;
   return (
     <>
-      <Head title={t("nav.limits")} lede={limits.data && breakers.data && ledeOf(all, open)} />
+      <Head title={t("nav.limits")} lede={limits.items && breakers.items && ledeOf(all, open)} />
       {error && <Problem error={error} retry={limits.reload} />}
       {(limits.isSlow || breakers.isSlow) && <Skeleton />}
       {isEmpty && (
@@ -27,7 +27,9 @@ export function Limits() {
         </Empty>
       )}
       {open.length > 0 && <Breakers breakers={open} reload={breakers.reload} />}
+      <More list={breakers} />
       {all.length > 0 && <LimitRows limits={all} reload={limits.reload} />}
+      <More list={limits} />
     </>
   );
 }

@@ -3,7 +3,8 @@ import type { Overview as Summary, StateCounts } from "../data/schema";
 import { type Counted, formatCount, formatDuration } from "../format";
 import { Ago, Clock, Name, Num, Tag, TaskName } from "../parts/basics";
 import { Kpi, Section } from "../parts/bits";
-import { Icon } from "../parts/Icon";
+import { Icon, type Shape } from "../parts/Icon";
+import { Prose } from "../parts/Prose";
 import { Problem, Skeleton } from "../parts/states";
 import { hrefOf } from "../shell/menu";
 import { summary } from "../shell/summary";
@@ -53,6 +54,20 @@ function ledeOf({ states, workers, as_of: at }: Summary) {
   };
 }
 
+/** What the place is about where one can act. */
+const SIGNS = new Map<string, Shape>([
+  ["dead", "s-dead"],
+  ["jobs", "s-ready"],
+  ["queues", "queues"],
+  ["workers", "workers"],
+  ["tasks", "tasks"],
+  ["schedules", "schedules"],
+  ["breakers", "bolt"],
+  ["limits", "limits"],
+  ["errors", "errors"],
+  ["settings", "settings"],
+]);
+
 /** At most three things that need a look, the worst first. */
 function Attention({ data }: { data: Summary }) {
   if (data.attention.length === 0) return null;
@@ -60,17 +75,17 @@ function Attention({ data }: { data: Summary }) {
     <ul class="att" aria-label={t("overview.attention")}>
       {data.attention.slice(0, 3).map((each) => (
         <li data-s={levelOf(each.level)}>
-          <Icon name={each.level === "bad" ? "s-dead" : each.level === "warn" ? "s-blocked" : "info"} class="c" />
+          <Icon name={SIGNS.get(each.action?.href.split("?")[0] ?? "") ?? "info"} class="c" />
           <p>
             {!isSame(each.text, data.headline.text) && (
               <>
                 <b>
-                  <Name text={each.text} />
+                  <Prose text={each.text} />
                 </b>{" "}
               </>
             )}
             <span>
-              <Name text={each.evidence} />
+              <Prose text={each.evidence} />
             </span>
           </p>
           {each.action && (

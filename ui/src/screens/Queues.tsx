@@ -1,15 +1,16 @@
 /** Which line is slow, and what holds it? */
 import { change } from "../data/act";
-import { type Page, part } from "../data/client";
+import { part } from "../data/client";
 import type { Queue } from "../data/schema";
 import { refusal } from "../data/session";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { formatDuration } from "../format";
 import { Act } from "../parts/actions";
 import { Head, Name, Num, Tag } from "../parts/basics";
 import { Bar } from "../parts/bits";
 import { openConfirm } from "../parts/Confirm";
 import { Icon } from "../parts/Icon";
+import { More } from "../parts/More";
 import { opened, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
@@ -23,8 +24,9 @@ const SHOWN = ["scheduled", "blocked", "ready", "running", "dead"] as const;
 const COLUMNS = 11;
 
 export function Queues() {
-  const { data, error, isSlow, reload } = useData<Page<Queue>>("queues", { limit: 200 }, { topics: ["queues"] });
-  const queues = data?.items ?? [];
+  const list = usePages<Queue>("queues", {}, ["queues"]);
+  const { items: data, error, isSlow, reload } = list;
+  const queues = data ?? [];
   const rows = useRows(queues, {
     id: (queue) => queue.name,
     onOpen: (queue) => toggleOpen(queue.name),
@@ -71,6 +73,7 @@ export function Queues() {
           </table>
         </div>
       )}
+      <More list={list} />
     </>
   );
 }

@@ -1,15 +1,16 @@
 /** What runs next, does the clock matter? */
 import { change } from "../data/act";
-import { type Page, part } from "../data/client";
+import { part } from "../data/client";
 import type { Schedule } from "../data/schema";
 import { refusal } from "../data/session";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { formatTime } from "../format";
 import { Act } from "../parts/actions";
 import { Ago, Head, Name, Tag } from "../parts/basics";
 import { Duo } from "../parts/bits";
 import { openConfirm } from "../parts/Confirm";
 import { openDialog } from "../parts/Dialog";
+import { More } from "../parts/More";
 import { opened, setOpen, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
@@ -20,8 +21,9 @@ import { Detail } from "./schedules/Detail";
 import { ScheduleForm } from "./schedules/Form";
 
 export function Schedules() {
-  const { data, error, isSlow, reload } = useData<Page<Schedule>>("schedules", { limit: 200 }, { topics: ["schedules"] });
-  const schedules = data?.items ?? [];
+  const list = usePages<Schedule>("schedules", {}, ["schedules"]);
+  const { items: data, error, isSlow, reload } = list;
+  const schedules = data ?? [];
   const chosen = opened();
   const rows = useRows(schedules, {
     id: (schedule) => schedule.name,
@@ -48,24 +50,29 @@ export function Schedules() {
         side={chosen && <Detail key={chosen} name={chosen} reload={reload} />}
         list={
           schedules.length > 0 && (
-            <div class="scroll">
-              <table class="tbl">
-                <thead>
-                  <tr>
-                    <th>{t("schedules.one")}</th>
-                    <th class="n">{t("schedules.next")}</th>
-                    <th>{t("schedules.last")}</th>
-                    <td />
-                    <td />
-                  </tr>
-                </thead>
-                <tbody>
-                  {schedules.map((schedule, i) => (
-                    <Row key={schedule.name} schedule={schedule} isAt={rows.at === i} isOpen={schedule.name === chosen} reload={reload} />
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <>
+              <div class="scroll">
+                <table class="tbl">
+                  <thead>
+                    <tr>
+                      <th>{t("schedules.one")}</th>
+                      <th class="n">{t("schedules.next")}</th>
+                      <th>{t("schedules.last")}</th>
+                      <th class="wide-only">{t("schedules.rules")}</th>
+                      <th class="wide-only">{t("schedules.origin")}</th>
+                      <td />
+                      <td />
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {schedules.map((schedule, i) => (
+                      <Row key={schedule.name} schedule={schedule} isAt={rows.at === i} isOpen={schedule.name === chosen} reload={reload} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              <More list={list} />
+            </>
           )
         }
       />
@@ -105,6 +112,8 @@ function Row({ schedule, isAt, isOpen, reload }: RowProps) {
       <td>
         <Ticks schedule={schedule} />
       </td>
+      <td class="wide-only q2 nw">{[schedule.overlap && t("schedules.overlap.is", { rule: schedule.overlap }), schedule.catchup && t("schedules.catchup.is", { rule: schedule.catchup })].filter(Boolean).join(", ")}</td>
+      <td class="wide-only q2 nw">{schedule.origin && known(`schedules.origin.short.${schedule.origin}`, schedule.origin)}</td>
       <td class="nw">
         <Note schedule={schedule} />
       </td>
@@ -120,6 +129,7 @@ function Row({ schedule, isAt, isOpen, reload }: RowProps) {
 /** The last ticks, the newest at the end. */
 export function Ticks({ schedule }: { schedule: Schedule }) {
   const last = [...schedule.last].sort((a, b) => (a.due_at ?? "").localeCompare(b.due_at ?? "")).slice(-20);
+  if (last.length === 0) return <span class="q3">{t("schedules.last.none.short")}</span>;
   return (
     <span class="slots sm tk">
       {last.map((tick) => (

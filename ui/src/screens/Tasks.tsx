@@ -1,12 +1,14 @@
 /** Which tasks are there, who runs them, how do they fare? */
-import { type Page, part } from "../data/client";
+import { part } from "../data/client";
 import type { Task, TaskDetail } from "../data/schema";
+import { usePages } from "../data/pages";
 import { useData } from "../data/use";
 import { Act, Copy } from "../parts/actions";
 import { Ago, Head, Name, Num, Tag, TaskName } from "../parts/basics";
 import { Duo, Fact } from "../parts/bits";
 import { openDialog } from "../parts/Dialog";
 import { ArgsHint } from "../parts/JsonField";
+import { More } from "../parts/More";
 import { opened, setOpen, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
@@ -17,8 +19,9 @@ import { Enqueue } from "./Enqueue";
 
 export function Tasks() {
   const queue = params.value.get("queue");
-  const { data, error, isSlow, reload } = useData<Page<Task>>("tasks", { limit: 200 }, { topics: ["workers"] });
-  const all = data?.items ?? [];
+  const list = usePages<Task>("tasks", {}, ["workers"]);
+  const { items: data, error, isSlow, reload } = list;
+  const all = data ?? [];
   const tasks = queue ? all.filter((each) => each.queue === queue) : all;
   const rows = useRows(tasks, { id: (task) => task.name, onOpen: (task) => toggleOpen(task.name) });
   const chosen = opened();
@@ -46,25 +49,28 @@ export function Tasks() {
         side={chosen && <Detail key={chosen} name={chosen} />}
         list={
           tasks.length > 0 && (
-            <div class="scroll">
-              <table class="tbl">
-                <thead>
-                  <tr>
-                    <th>{t("col.task")}</th>
-                    <th>{t("col.queue")}</th>
-                    <th>{t("tasks.held")}</th>
-                    <th>{t("tasks.last_error")}</th>
-                    <th class="n">{t("tasks.failed")}</th>
-                    <th class="n">{t("nav.workers")}</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {tasks.map((task, i) => (
-                    <Row key={task.name} task={task} isAt={rows.at === i} isOpen={task.name === chosen} />
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <>
+              <div class="scroll">
+                <table class="tbl">
+                  <thead>
+                    <tr>
+                      <th>{t("col.task")}</th>
+                      <th>{t("col.queue")}</th>
+                      <th>{t("tasks.held")}</th>
+                      <th>{t("tasks.last_error")}</th>
+                      <th class="n">{t("tasks.failed")}</th>
+                      <th class="n">{t("nav.workers")}</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {tasks.map((task, i) => (
+                      <Row key={task.name} task={task} isAt={rows.at === i} isOpen={task.name === chosen} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              <More list={list} />
+            </>
           )
         }
       />

@@ -1,22 +1,23 @@
 /** Who may come in: users with a password, tokens for programs. */
 import { change } from "../data/act";
-import { type Page, part } from "../data/client";
+import { part } from "../data/client";
 import type { Token, User } from "../data/schema";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { Act } from "../parts/actions";
 import { Ago, Head, Name, Tag } from "../parts/basics";
 import { openConfirm } from "../parts/Confirm";
 import { openDialog } from "../parts/Dialog";
+import { More } from "../parts/More";
 import { Empty, Problem, Skeleton } from "../parts/states";
 import { rich, t } from "../text";
 import { TokenForm, UserForm } from "./users/Forms";
 
 export function Users() {
-  const users = useData<Page<User>>("users", { limit: 200 });
-  const tokens = useData<Page<Token>>("tokens", { limit: 200 });
+  const users = usePages<User>("users");
+  const tokens = usePages<Token>("tokens");
   return (
     <>
-      <Head title={t("nav.users")} lede={users.data && tokens.data && rich("users.lede", { users: users.data.items.length, tokens: tokens.data.items.length })}>
+      <Head title={t("nav.users")} lede={users.items && tokens.items && rich("users.lede", { users: users.items.length, tokens: tokens.items.length })}>
         <Act verb="change_users" icon="plus" onClick={() => openDialog(<UserForm onDone={users.reload} />)}>
           {t("users.new")}
         </Act>
@@ -30,12 +31,13 @@ export function Users() {
         </div>
         {users.error && <Problem error={users.error} retry={users.reload} />}
         {users.isSlow && <Skeleton rows={3} />}
-        {users.data?.items.length === 0 && (
+        {users.items?.length === 0 && (
           <Empty title={t("users.none")} command="durio users add NAME --role admin">
             {t("users.none.what")}
           </Empty>
         )}
-        {users.data && users.data.items.length > 0 && <UserTable users={users.data.items} reload={users.reload} />}
+        {users.items && users.items.length > 0 && <UserTable users={users.items} reload={users.reload} />}
+        <More list={users} />
       </section>
       <section class="sec flush">
         <div class="ch">
@@ -43,12 +45,13 @@ export function Users() {
           <span class="q3">{t("tokens.what")}</span>
         </div>
         {tokens.error && <Problem error={tokens.error} retry={tokens.reload} />}
-        {tokens.data?.items.length === 0 && (
+        {tokens.items?.length === 0 && (
           <Empty title={t("tokens.none")} command="durio tokens create NAME --role operator">
             {t("tokens.none.what")}
           </Empty>
         )}
-        {tokens.data && tokens.data.items.length > 0 && <TokenTable tokens={tokens.data.items} reload={tokens.reload} />}
+        {tokens.items && tokens.items.length > 0 && <TokenTable tokens={tokens.items} reload={tokens.reload} />}
+        <More list={tokens} />
       </section>
     </>
   );

@@ -1,9 +1,9 @@
 /** Who does what, who is unwell? */
 import { change } from "../data/act";
-import { type Page, part } from "../data/client";
+import { part } from "../data/client";
 import type { Worker } from "../data/schema";
 import { refusal } from "../data/session";
-import { useData } from "../data/use";
+import { usePages } from "../data/pages";
 import { formatBytes, formatDuration } from "../format";
 import { visible } from "../names";
 import { Act, Copy } from "../parts/actions";
@@ -12,6 +12,7 @@ import { type Slot, Slots } from "../parts/bits";
 import { openConfirm } from "../parts/Confirm";
 import { closeDialog, Dialog, DialogHead, openDialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
+import { More } from "../parts/More";
 import { opened, setOpen, toggleOpen } from "../parts/open";
 import { useRows } from "../parts/rows";
 import { Empty, Problem, Skeleton } from "../parts/states";
@@ -25,8 +26,9 @@ const LAG_MS = 100; // above this a loop is too busy to keep its promises
 const COLUMNS = 9;
 
 export function Workers() {
-  const { data, error, isSlow, reload } = useData<Page<Worker>>("workers", { limit: 200 }, { topics: ["workers"] });
-  const workers = data?.items ?? [];
+  const list = usePages<Worker>("workers", {}, ["workers"]);
+  const { items: data, error, isSlow, reload } = list;
+  const workers = data ?? [];
   const rows = useRows(workers, { id: (worker) => worker.name, onOpen: (worker) => toggleOpen(worker.name) });
   return (
     <>
@@ -62,6 +64,7 @@ export function Workers() {
               </tbody>
             </table>
           </div>
+          <More list={list} />
           <ul class="legend key2">
             <li data-s="running">
               <i class="key" />

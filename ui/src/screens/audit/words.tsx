@@ -17,7 +17,7 @@ interface Line {
 export function auditText(line: Line): ComponentChildren {
   return (
     <>
-      {rich("audit.line", { by: line.by, verb: line.verb.replaceAll(/[._]/g, " "), target: line.target })}
+      {rich("audit.line", { by: line.by, verb: line.verb.replaceAll(/[._]/g, " "), target: subjectOf(line) })}
       {line.count !== null && line.count > 1 && <> ({formatCount(line.count)})</>}
       {line.reason && (
         <span class="q3">
@@ -26,4 +26,10 @@ export function auditText(line: Line): ComponentChildren {
       )}
     </>
   );
+}
+
+/** The target without the word that the verb ends with: `add user`, `user ann`. */
+function subjectOf({ verb, target }: Line): string {
+  const last = verb.split(/[ ._]/).at(-1) ?? "";
+  return last && target.startsWith(`${last} `) ? target.slice(last.length + 1) : target;
 }

@@ -108,7 +108,7 @@ function Logs({ attempt }: { attempt: Attempt }) {
       <ul class="logs">
         {shown.map((line) => (
           <li data-s={rank(line) >= 3 ? "dead" : rank(line) === 2 ? "warn" : undefined}>
-            <Clock at={line.at} fraction />
+            {line.at ? <Clock at={line.at} fraction /> : <span />}
             <span class="lv">{line.level.toUpperCase()}</span>
             <p>
               <Name text={line.text} />

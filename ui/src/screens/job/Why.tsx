@@ -2,9 +2,9 @@
 import type { ComponentChildren } from "preact";
 
 import type { Explanation, JobDetail } from "../../data/schema";
-import { Name } from "../../parts/basics";
 import { Copy } from "../../parts/actions";
 import { Icon, type Shape } from "../../parts/Icon";
+import { Prose } from "../../parts/Prose";
 import { Command } from "../../parts/states";
 import { t } from "../../text";
 import { visible } from "../../names";
@@ -40,13 +40,13 @@ export function Why({ job, why, children }: WhyProps) {
       <div>
         <h2>
           <Icon name={`s-${job.state}` as Shape} />
-          <Name text={sentence} />
+          <Prose text={sentence} />
         </h2>
         {(evidence.length > 0 || cure) && (
           <p>
             {evidence.map((each) => (
               <>
-                <Name text={each} />{" "}
+                <Prose text={each} />{" "}
               </>
             ))}
             {cure && <b>{visible(cure)}</b>}
@@ -82,7 +82,7 @@ export function Gates({ job, why }: { job: JobDetail; why: Explanation | null })
             <span>{visible(reason.code.replaceAll("_", " "))}</span>
             <p>
               <span class="vh">{t(reason.is_blocking ? "gates.closed" : "gates.unknown")}: </span>
-              <Name text={reason.text} />
+              <Prose text={reason.text} />
               {reason.unblock && <span class="q3"> {visible(reason.unblock)}</span>}
             </p>
             <span>{reason.command && <Copy text={reason.command} label={t("act.copy_command")} />}</span>
