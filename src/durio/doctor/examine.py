@@ -30,6 +30,17 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
     `has_code`: the App comes from user code, so its tasks are known. `is_named`: examine
     only this App's jobs, not those of every App in the store.
     """
+    found, is_readable = await examine_outside(app, has_code=has_code)
+    if is_readable:
+        found += await examine_content(app, has_code=has_code, is_named=is_named)
+    return with_commands(found, app)
+
+
+async def examine_outside(app: App, *, has_code: bool) -> tuple[list[Finding], bool]:
+    """Check all but the content of the store; return whether that can be read.
+
+    These checks block the event loop, for some seconds on a large file.
+    """
     found = await run_checks(machine_and_settings_checks(app))
     stored = await run_checks(store_checks(app))
     found += stored
@@ -45,8 +56,11 @@ async def examine(app: App, *, has_code: bool, is_named: bool) -> list[Finding]:
         finding.name == "store.schema" and finding.severity != "ok"
         for finding in stored
     )
-    if not is_closed and not is_older:
-        found += await examine_content(app, has_code=has_code, is_named=is_named)
+    return found, not is_closed and not is_older
+
+
+def with_commands(found: Iterable[Finding], app: App) -> list[Finding]:
+    """Return the findings with commands that name the store of this App."""
     return [finding._replace(fix=with_flags(finding.fix, app)) for finding in found]
 
 

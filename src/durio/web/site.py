@@ -4,14 +4,20 @@ from typing import TYPE_CHECKING
 
 from durio.client.job_search import SearchSlots
 from durio.model.failure import failure_of
+from durio.model.finding import Finding
 from durio.web.by_loop import ByLoop
+from durio.web.examination import examined
 from durio.web.feeds import Feeds
+from durio.web.figure import Figure
 from durio.web.figures import Figures
 from durio.web.options import DashboardOptions
 
 if TYPE_CHECKING:
     from durio.app.app import App
     from durio.ports.store import Store
+
+
+DOCTOR_SECONDS = 10.0
 
 
 class Site:
@@ -21,8 +27,18 @@ class Site:
         self.app = app
         self.options = options
         self.search_slots = SearchSlots(app.clock)
+        self.loop_doctor = ByLoop(
+            lambda: Figure(
+                app.clock, lambda: examined(app), pause_seconds=DOCTOR_SECONDS
+            )
+        )
         self.loop_figures = ByLoop(lambda: Figures(app))
         self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))
+
+    @property
+    def doctor(self) -> Figure[list[Finding]]:
+        """What the doctor has found; read at most every 10 s."""
+        return self.loop_doctor.here()
 
     @property
     def figures(self) -> Figures:

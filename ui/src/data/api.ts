@@ -12,6 +12,14 @@ export interface ActionAnswer {
   state: State | null;
 }
 
+export interface AllSettings {
+  settings: SettingItem[];
+  app: string;
+  store: StoreName;
+  versions: Record<string, string>;
+  limits: Record<string, number>;
+}
+
 export interface AttemptView {
   number: number;
   worker: string | null;
@@ -30,6 +38,19 @@ export interface AttentionItem {
   evidence: string;
   cure: string;
   action: ScreenLink | null;
+}
+
+export interface AuditItem {
+  at: string | null;
+  by: string;
+  address: string | null;
+  browser: string | null;
+  verb: string;
+  target: string;
+  count: number;
+  before: string | null;
+  after: string | null;
+  request_id: string | null;
 }
 
 export interface BackfillAnswer {
@@ -182,6 +203,18 @@ export interface Deleted {
   status: string;
 }
 
+export interface DoctorFinding {
+  level: "ok" | "warning" | "error";
+  code: string;
+  text: string;
+  fix: string | null;
+}
+
+export interface DoctorReport {
+  findings: DoctorFinding[];
+  ran_at: string | null;
+}
+
 export interface DrainAnswer {
   status: "draining" | "asked";
   running: number | null;
@@ -273,6 +306,12 @@ export interface Headline {
   text: string;
 }
 
+export interface ItemsOfAuditItem {
+  items: AuditItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
 export interface ItemsOfBreakerItem {
   items: BreakerItem[];
   cursor: string | null;
@@ -323,6 +362,18 @@ export interface ItemsOfScheduleItem {
 
 export interface ItemsOfTaskItem {
   items: TaskItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfTokenItem {
+  items: TokenItem[];
+  cursor: string | null;
+  partial: boolean;
+}
+
+export interface ItemsOfUserItem {
+  items: UserItem[];
   cursor: string | null;
   partial: boolean;
 }
@@ -540,6 +591,29 @@ export interface NewSchedule {
   name: string;
 }
 
+export interface NewTokenAnswer {
+  id: string;
+  token: string;
+}
+
+export interface NewTokenBody {
+  name: string;
+  role?: "viewer" | "operator" | "admin" | null;
+  purposes?: ("enqueue" | "work" | "metrics" | "scale")[];
+  queues?: string[] | null;
+  tasks?: string[] | null;
+  payloads?: boolean | null;
+  expires?: string | number | null;
+}
+
+export interface NewUserBody {
+  name: string;
+  password: string;
+  role: "viewer" | "operator" | "admin";
+  queues?: string[] | null;
+  payloads?: boolean | null;
+}
+
 export interface NextRun {
   at: string;
   local: string;
@@ -731,6 +805,10 @@ export interface ReasonView {
   is_blocking: boolean;
 }
 
+export interface Removed {
+  status: string;
+}
+
 export interface ReplacedJob {
   job: string;
   plan: string | null;
@@ -869,6 +947,12 @@ export interface ScreenLink {
   href: string;
 }
 
+export interface SettingItem {
+  name: string;
+  value: string;
+  origin: string;
+}
+
 export interface StackAnswer {
   stack: string;
   loop_lag_ms: number | null;
@@ -948,6 +1032,36 @@ export interface TaskWorker {
   name: string;
   version: string;
   running: number;
+}
+
+export interface TokenItem {
+  id: string;
+  name: string;
+  role: "viewer" | "operator" | "admin" | null;
+  purposes: ("enqueue" | "work" | "metrics" | "scale")[];
+  queues: string[] | null;
+  tasks: string[] | null;
+  payloads: boolean;
+  created_at: string | null;
+  created_by: string;
+  expires_at: string | null;
+  last_used_at: string | null;
+}
+
+export interface UserBody {
+  password?: string | null;
+  role?: "viewer" | "operator" | "admin" | null;
+  queues?: string[] | null;
+  payloads?: boolean | null;
+}
+
+export interface UserItem {
+  name: string;
+  role: "viewer" | "operator" | "admin";
+  queues: string[] | null;
+  payloads: boolean;
+  created_at: string | null;
+  last_login_at: string | null;
 }
 
 export interface WorkerFigures {

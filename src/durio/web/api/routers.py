@@ -3,8 +3,10 @@
 from fastapi import APIRouter
 
 from durio.web.api import (
+    audit,
     breakers,
     dead,
+    document,
     errors,
     job_changes,
     job_detail,
@@ -16,8 +18,10 @@ from durio.web.api import (
     queues,
     schedule_changes,
     schedules,
+    settings,
     stream,
     tasks,
+    users,
     workers,
 )
 
@@ -38,5 +42,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     schedule_changes.router,
     plans.router,
+    audit.router,
+    settings.router,
+    users.router,
+    document.router,
     stream.router,
 )
