@@ -213,7 +213,6 @@ async def statements(url: str, server: PostgresServer, folder: Path) -> list[Rea
     """Make each call once while the server explains; return what reads too much."""
     async with connected(url) as ask:
         await ask(EXPLAIN_ALL)
-        await ask("select pg_reload_conf()")
     before = len(server.said())
     await measure(url, 2, folder)
     found: dict[str, Reading] = {}

@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 EXPLAIN = {
     "session_preload_libraries": "auto_explain",
-    "auto_explain.log_min_duration": "-1",
     "auto_explain.log_analyze": "on",
     "auto_explain.log_timing": "off",
     "auto_explain.log_format": "json",
     "auto_explain.log_nested_statements": "off",
 }
-EXPLAIN_ALL = "alter system set auto_explain.log_min_duration = 0"
+# For connections from then on.
+EXPLAIN_ALL = """
+do $$ begin
+  execute format('alter database %I set auto_explain.log_min_duration = 0', current_database());
+end $$
+"""
 BIG = re.compile(r"^(job|ready|sched|kept|hist|hist_\w+|seed)$")
 READ_MAX = 110_000  # a look ends after 100,000 rows
 PLANS = re.compile(r"duration: ([\d.]+) ms +plan:\n((?:\t.*\n)+)")

@@ -54,6 +54,7 @@ from durio.stores.postgres.transaction import ReadTransaction
 READ_JOBS = statement("read_jobs")
 
 SCAN_MAX = 20_000  # rows per table and page; a shorter lane is sorted
+TRY_ROWS = 1000  # rows that are scanned before the length of a lane is looked up
 ERRORS_MAX = 1000  # errors read per table and page
 NEWEST = b"\xff" * 16
 CURSOR_CHARS = 32
@@ -67,15 +68,30 @@ class SourcePage(NamedTuple):
     low: bytes | None  # the lowest id scanned; None: to the end
 
 
+class Span(NamedTuple):
+    """The ids of a page."""
+
+    first: bytes | None  # the page is full of greater ids; None: not yet
+    before: bytes
+
+    def above_page(self, looks: Sequence[SourcePage], size: int) -> "Span":
+        """Return the span without ids below those that fill the page and end it."""
+        ids = sorted((job_id for seen in looks for job_id in seen.ids), reverse=True)
+        return self if len(ids) <= size else Span(ids[size], self.before)
+
+
 async def find_page(
     reading: ReadTransaction, query: Query, size: int, before: bytes
 ) -> Page:
     """Return one page; it covers all ids that every source has scanned."""
-    looks = [
-        await newest_in_source(reading, query, source, before, size + 1)
-        for source in sources_of(query)
-        if can_hold(source, query)
-    ]
+    looks: list[SourcePage] = []
+    span = Span(None, before)
+    # Other states are rare in `kept`: then the pages of other tables limit its scan.
+    for source in sorted(sources_of(query), key=lambda one: one.table == "kept"):
+        if can_hold(source, query):
+            seen = await newest_in_source(reading, query, source, span, size + 1)
+            looks.append(seen)
+            span = span.above_page(looks, size)
     shown, low = merge_pages(looks, size)
     records = await read_jobs(reading, shown)
     return Page(records, None if low is None else low.hex())
@@ -111,52 +127,64 @@ def before_cursor(cursor: str | None) -> bytes:
 
 
 async def newest_in_source(
-    reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
+    reading: ReadTransaction, query: Query, source: JobSource, span: Span, room: int
 ) -> SourcePage:
-    """Return the newest ids of one table that match and are below a cursor."""
+    """Return the newest ids of one table that match and are in a span."""
     if len(source.order) == 1:
-        return await scan_by_id(reading, query, source, before, room)
+        return await scan_by_id(reading, query, source, span, room)
+    if source.is_final_table:
+        # Most rows of `kept` are dead jobs: mostly this fills a page.
+        seen = await scan_by_id(reading, query, by_id(source), span, room, TRY_ROWS)
+        if seen.low is None or len(seen.ids) >= room:
+            return seen
     if await is_too_long_to_sort(reading, query, source):
-        return await scan_by_id(reading, query, by_id(source), before, room)
-    return await scan_sorted(reading, query, source, before, room)
+        return await scan_by_id(reading, query, by_id(source), span, room)
+    return await scan_sorted(reading, query, source, span.before, room)
 
 
 async def scan_by_id(
-    reading: ReadTransaction, query: Query, source: JobSource, before: bytes, room: int
+    reading: ReadTransaction,
+    query: Query,
+    source: JobSource,
+    span: Span,
+    room: int,
+    scan_max: int = SCAN_MAX,
 ) -> SourcePage:
-    """Scan from the newest id down in the index of ids; at most SCAN_MAX rows."""
+    """Scan from the newest id down in the index of ids; at most `scan_max` rows."""
     values = StatementValues()
-    window = window_of(query, source, values, before)
+    window = window_of(query, source, values, span)
     wide = wide_conditions(query, source, values)
     most = room if query.error is None else ERRORS_MAX
     rows = await reading.rows(
         f"""select t.id, {error_column(query, source)}
-from (select t.* {window} limit {SCAN_MAX}) as t{source.joined}
+from (select t.* {window} limit {scan_max}) as t{source.joined}
 where {and_conditions(wide)} order by t.id desc limit {most}""",  # noqa: S608 - ours
         *values.given,
     )
     if len(rows) == most:
         return SourcePage(matching_ids(query, rows), rows[-1][0])
-    low = await scan_end(reading, query, source, before) if wide else None
+    low = await scan_end(reading, query, source, span, scan_max) if wide else None
     return SourcePage(matching_ids(query, rows), low)
 
 
 async def scan_end(
-    reading: ReadTransaction, query: Query, source: JobSource, before: bytes
+    reading: ReadTransaction, query: Query, source: JobSource, span: Span, scan_max: int
 ) -> bytes | None:
     """Return the id at which a limited scan stopped; None if it reached the end."""
     values = StatementValues()
-    window = window_of(query, source, values, before)
-    sql = f"select t.id {window} offset {SCAN_MAX - 1} limit 1"
+    window = window_of(query, source, values, span)
+    sql = f"select t.id {window} offset {scan_max - 1} limit 1"
     return await reading.value(sql, *values.given)
 
 
 def window_of(
-    query: Query, source: JobSource, values: StatementValues, before: bytes
+    query: Query, source: JobSource, values: StatementValues, span: Span
 ) -> str:
     """Return the condition for the rows to scan, in the order of ids."""
     parts = narrow_conditions(query, source, values)
-    parts.append(f"t.id < {values.put(before, 'uuid')}")
+    parts.append(f"t.id < {values.put(span.before, 'uuid')}")
+    if span.first is not None:
+        parts.append(f"t.id >= {values.put(span.first, 'uuid')}")
     return f"from {{schema}}.{source.table} as t where {and_conditions(parts)} order by t.id desc"
 
 
