@@ -1,7 +1,7 @@
 /** What can be done with jobs, one by one. */
 import { formatNumber } from "../format";
 import { toast, toastError } from "../parts/toasts";
-import { known, t } from "../text";
+import { has, t } from "../text";
 import { ApiError, part, send } from "./client";
 import type { Job, State } from "./schema";
 import { asApiError } from "./use";
@@ -26,7 +26,8 @@ export function applies(verb: JobVerb, state: State): boolean {
 export async function actOnJob<T = unknown>(verb: string, id: string, name: string, body: unknown = {}): Promise<T | null> {
   try {
     const answer = await send<T>("POST", `jobs/${part(id)}/${verb}`, body);
-    toast(known(`did.${verb}`, verb).replace("{task}", name));
+    const key = `did.${verb}`;
+    toast(has(key) ? t(key, { task: name.slice(name.lastIndexOf(".") + 1) }) : verb);
     return answer;
   } catch (error) {
     toastError(asApiError(error));

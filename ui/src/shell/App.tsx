@@ -26,9 +26,11 @@ export function App() {
   const first = useRef(true);
   useSummary();
   useEffect(() => {
-    setNavOpen(false);
-    closeDialog();
-    if (!first.current) main.current?.focus({ preventScroll: true });
+    if (!first.current) {
+      setNavOpen(false);
+      closeDialog();
+      main.current?.focus({ preventScroll: true });
+    }
     first.current = false;
   }, [path.value]);
 

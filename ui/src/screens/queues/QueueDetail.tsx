@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { change } from "../../data/act";
 import { type Page, part } from "../../data/client";
-import type { BoundBody } from "../../data/api";
+import type { ActedJobs, BoundBody } from "../../data/api";
 import { type Queue, type State, STATES, type Worker } from "../../data/schema";
 import { useData } from "../../data/use";
 import { formatCount } from "../../format";
@@ -14,6 +14,7 @@ import { Fact } from "../../parts/bits";
 import { openConfirm } from "../../parts/Confirm";
 import { closeDialog, Dialog, openDialog } from "../../parts/Dialog";
 import { Icon } from "../../parts/Icon";
+import { toast } from "../../parts/toasts";
 import { to } from "../../router";
 import { rich, t } from "../../text";
 import { pauseOrResume } from "../Queues";
@@ -138,13 +139,22 @@ function closeOrOpen(queue: Queue, reload: () => void): void {
   });
 }
 
+/** Do something with many jobs of a queue, and say how many there were. */
+async function acted(path: string, body: unknown, did: "queue.moved" | "queue.purged", reload: () => void): Promise<void> {
+  const answer = await change<ActedJobs>("POST", path, body, "");
+  if (!answer) return;
+  const more = [answer.left > 0 && t("queue.left", { n: answer.left }), answer.held > 0 && t("queue.held", { n: answer.held })];
+  toast(t(did, { n: answer.jobs }), { more: more.filter(Boolean).join(", ") });
+  reload();
+}
+
 function move(queue: Queue, reload: () => void): void {
   openConfirm({
     title: t("queue.move.title", { name: queue.name }),
     children: <p>{t("queue.move.what")}</p>,
     ask: { label: t("queue.move.to"), hint: "mail", required: true },
     yes: t("queue.move"),
-    onYes: (target) => void change("POST", `queues/${part(queue.name)}/move`, { to: target }, t("queue.moving", { name: queue.name, to: target })).then((done) => done && reload()),
+    onYes: (target) => void acted(`queues/${part(queue.name)}/move`, { to: target }, "queue.moved", reload),
   });
 }
 
@@ -203,7 +213,7 @@ function PurgeForm({ queue, reload }: Props) {
           event.preventDefault();
           if (!isReady) return;
           closeDialog();
-          void change("POST", `queues/${part(queue.name)}/purge`, { states, confirm: typed }, t("queue.purged", { name: queue.name })).then((done) => done && reload());
+          void acted(`queues/${part(queue.name)}/purge`, { states, confirm: typed }, "queue.purged", reload);
         }}
       >
         <div>
