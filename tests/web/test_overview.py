@@ -4,9 +4,13 @@ import os
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from durio import App
 from durio.limits import Breaker
-from durio.web import User
+from durio.web import User, figures
+from durio.web.api import jobs as jobs_api
+from durio.web.api import overview as overview_api
 from tests.faults.faulty_store import FaultyStore
 from tests.unit.app.app_harness import drained, finished, virtual, working
 from tests.web.browser import browser, dashboard
@@ -157,3 +161,38 @@ async def test_the_figures_say_when_they_were_counted_also_after_a_slow_count(ap
     await app.clock.sleep(10)
     seen = await overview(asgi)
     assert datetime.fromisoformat(seen["as_of"]).timestamp() > began + 20
+
+
+@virtual(name="shop")
+async def test_jobs_that_have_ended_are_counted_up_to_a_limit(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(figures, "ENDED_MAX", 3)
+    monkeypatch.setattr(overview_api, "ENDED_MAX", 3)
+    task = app.task(name="work")(work)
+    await task.enqueue_many([() for _ in range(5)])
+    cancelled = await task.options(delay=60).enqueue()
+    await cancelled.cancel()
+    await drained(app)
+    states = (await overview(dashboard(app, VIEWER)))["states"]
+    assert states["done"] == {"count": 3, "capped": True}
+    assert states["cancelled"] == {"count": 1, "capped": False}
+
+
+@virtual(name="shop")
+async def test_a_count_of_all_jobs_is_that_of_the_figures(
+    app: App, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jobs_api, "COUNT_MAX", 3)
+    monkeypatch.setattr(figures, "ENDED_MAX", 3)
+    task = app.task(name="work", queue="mail")(work)
+    await task.enqueue_many([() for _ in range(5)])
+    await drained(app)
+    await app.task(name="later", queue="orders")(work).enqueue()
+    for queues, ready in ((None, 1), (["mail"], 0)):
+        user = User("vera", "viewer", queues=queues)
+        async with browser(dashboard(app, user)) as client:
+            found = (await client.get("/admin/jobs/count")).json()
+        assert found["by_state"]["ready"] == {"count": ready, "capped": False}
+        assert found["by_state"]["done"] == {"count": 3, "capped": True}
+        assert (found["count"], found["capped"]) == (3, True)

@@ -125,6 +125,11 @@ async def prepare_search(
     return JobSearch(text, query, kept, now_ms, identity), inner
 
 
+def plain_search(query: Query) -> JobSearch:
+    """Return a search for what a store filters alone; it has no cursor."""
+    return JobSearch(JobSearchText(), query, None, 0, "")
+
+
 # --- cursors
 
 

@@ -4,11 +4,13 @@ No request counts by itself (`web/figure.py`). Jobs are counted in one place: th
 the list of queues and the stream show the same numbers, with the time of their count.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from durio.client.breakers import ShownBreaker, list_breakers
 from durio.client.error_groups import StoredGroup, list_groups
+from durio.client.job_search import count_jobs, plain_search
 from durio.client.schedule_view import Schedule, schedule_view
 from durio.doctor.examine import run_checks
 from durio.doctor.schedules import read_schedules, schedule_checks
@@ -18,7 +20,6 @@ from durio.model.finding import Finding
 from durio.model.job import CANCELLED, DONE
 from durio.model.names import lane
 from durio.ports.browse import LaneRow, Query
-from durio.ports.store import Store
 from durio.web.figure import Dated, Figure
 
 if TYPE_CHECKING:
@@ -37,10 +38,15 @@ Queues = tuple[str, ...] | None  # that a user may see; None: all
 
 
 class EndedJobs(NamedTuple):
-    """Jobs that have ended, counted up to ENDED_MAX."""
+    """Jobs that have ended; if there are more than ENDED_MAX, the number is larger."""
 
     done: int
     cancelled: int
+    is_partial: bool  # of those before the last 100,000 jobs none were counted
+
+    def is_capped(self, jobs: int) -> bool:
+        """Whether there may be more than these."""
+        return self.is_partial or jobs > ENDED_MAX
 
 
 class Lists(NamedTuple):
@@ -99,11 +105,18 @@ class Figures:
         return Dated(snapshot, counted.at)
 
     async def _count_ended(self, queues: Queues) -> EndedJobs:
-        store = await self.app.store()
-        return EndedJobs(
-            await count_up_to(store, self.app.name, DONE, queues),
-            await count_up_to(store, self.app.name, CANCELLED, queues),
-        )
+        """Look through the newest jobs: stores have no index of those that are done."""
+        store, name = await self.app.store(), self.app.name
+        lanes = [None] if queues is None else [lane(name, queue) for queue in queues]
+        jobs, is_partial = Counter[int](), False
+        for each in lanes:
+            query = Query(name, (DONE, CANCELLED), each)
+            found = await count_jobs(
+                store, self.app.clock, plain_search(query), most=ENDED_MAX
+            )
+            jobs.update(found.by_state)
+            is_partial |= found.is_partial
+        return EndedJobs(jobs[DONE], jobs[CANCELLED], is_partial)
 
     async def _lists(self) -> Lists:
         store, name = await self.app.store(), self.app.name
@@ -125,15 +138,3 @@ class Figures:
             coming[:NEXT_SCHEDULES],
             await run_checks(wanted),
         )
-
-
-async def count_up_to(store: Store, namespace: str, state: int, queues: Queues) -> int:
-    """Return the number of jobs in a state, at most ENDED_MAX."""
-    if queues is None:
-        query = Query(namespace=namespace, states=(state,))
-        return (await store.count(query, most=ENDED_MAX)).jobs
-    jobs = 0
-    for queue in queues:
-        query = Query(lane=lane(namespace, queue), states=(state,))
-        jobs += (await store.count(query, most=ENDED_MAX)).jobs
-    return min(jobs, ENDED_MAX)

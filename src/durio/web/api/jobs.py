@@ -1,5 +1,6 @@
 """`admin/jobs`: lists of jobs by the query language, counts, and completion."""
 
+from collections import Counter
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -7,14 +8,15 @@ from fastapi import APIRouter, Query
 from durio.client.job_search import (
     COUNT_MAX,
     JobSearch,
+    SearchCount,
     SearchScope,
     count_jobs,
     look_for_jobs,
     prepare_search,
 )
 from durio.client.search_completion import CompletionScope, complete_query
-from durio.model.job import STATE_BY_CODE, State, StoredJob
-from durio.model.names import lane
+from durio.model.job import CANCELLED, DONE, STATE_BY_CODE, State, StoredJob
+from durio.model.names import lane, queue_of
 from durio.model.query_language import JobSearchText, parse_query
 from durio.ports.browse import Query as StoreQuery
 from durio.web.api.job_items import JobItem, items_for
@@ -73,9 +75,31 @@ async def list_jobs(
 async def count_matching(call: Viewer, q: QueryText = "") -> JobCount:
     """Return how many jobs match, in all and by state; of each state at most 10,000."""
     app, store, text = call.app, await call.store(), allowed(call, q)
+    if not text.terms and call.identity.tasks is None:
+        return await all_counted(call)
     async with call.site.search_slots:
         search, _ = await prepared(call, text)
         found = await count_jobs(store, app.clock, search)
+    return job_count(found)
+
+
+async def all_counted(call: WebCall) -> JobCount:
+    """Return the figures of the overview: nothing is counted for this request."""
+    figures, counts = call.site.figures, Counter[int]()
+    for row in (await figures.queues.read()).value.values():
+        if call.user.sees(queue_of(row.name)):
+            counts.update(row.counts)
+    ended = (await figures.ended(call.user.queues).read()).value
+    for code, jobs in ((DONE, ended.done), (CANCELLED, ended.cancelled)):
+        counts[code] = jobs
+    total = counts.total()
+    is_capped = total > COUNT_MAX
+    return job_count(
+        SearchCount(min(total, COUNT_MAX), counts, is_capped, ended.is_partial)
+    )
+
+
+def job_count(found: SearchCount) -> JobCount:
     return JobCount(
         count=found.jobs,
         capped=found.is_capped,

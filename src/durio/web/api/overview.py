@@ -144,7 +144,7 @@ def state_counts(lanes: Sequence[LaneRow], ended: EndedJobs) -> dict[str, Count]
         for name, state in LIVE_STATES.items()
     }
     for name, jobs in (("done", ended.done), ("cancelled", ended.cancelled)):
-        counts[name] = Count(count=jobs, capped=jobs >= ENDED_MAX)
+        counts[name] = Count(count=min(jobs, ENDED_MAX), capped=ended.is_capped(jobs))
     return counts
 
 
