@@ -30,6 +30,11 @@ export type LimitKey = api.KeyItem;
 export type LimitDetail = api.LimitView;
 export type Breaker = api.BreakerItem;
 export type Stack = api.StackAnswer;
+export type AuditLine = api.AuditItem;
+export type Settings = api.AllSettings;
+export type Doctor = api.DoctorReport;
+export type User = api.UserItem;
+export type Token = api.TokenItem;
 export type PlanCounts = api.PlanCounts;
 export type Plan = api.PlanItem;
 export type PlanDetail = api.PlanView;
@@ -70,48 +75,6 @@ export interface BulkRun {
   by: string;
 }
 
-export interface AuditLine {
-  at: Time;
-  by: string;
-  address: string | null;
-  verb: string;
-  target: string;
-  count: number | null;
-  reason: string | null;
-  before: string | null;
-  after: string | null;
-  request_id: string | null;
-}
-
-export interface Settings {
-  settings: { name: string; value: string; origin: string }[];
-  app: string | Record<string, unknown>;
-  store: Record<string, unknown>;
-  versions: Record<string, string>;
-}
-export interface Doctor {
-  findings: { level: string; code: string; text: string; fix: string | null }[];
-  ran_at: Time;
-}
-export interface User {
-  name: string;
-  role: Role;
-  queues: string[] | null;
-  payloads: boolean;
-  created_at: Time;
-  last_login_at: Time | null;
-}
-export interface Token {
-  id: string;
-  name: string;
-  role: Role;
-  purposes: string[];
-  queues: string[] | null;
-  tasks: string[] | null;
-  expires_at: Time | null;
-  last_used_at: Time | null;
-  created_by: string | null;
-}
 export interface SearchItem {
   kind: string;
   text: string;

@@ -53,7 +53,7 @@ export function Audit() {
                 <th>{t("audit.verb")}</th>
                 <th>{t("audit.target")}</th>
                 <th class="n">{t("audit.count")}</th>
-                <th>{t("reason.label")}</th>
+                <th>{t("audit.address")}</th>
                 <td />
               </tr>
             </thead>
@@ -95,8 +95,8 @@ function Row({ line, isOpen, onOpen }: { line: AuditLine; isOpen: boolean; onOpe
         <td class="cut">
           <Name text={line.target} />
         </td>
-        <td class="n">{line.count !== null && formatCount(line.count)}</td>
-        <td class="q2 cut audit-why">{line.reason && <Name text={line.reason} />}</td>
+        <td class="n">{line.count > 0 && formatCount(line.count)}</td>
+        <td class="q2 nw">{line.address && <Name text={line.address} />}</td>
         <td class="n">
           <button type="button" class="btn bare sq sm" aria-expanded={isOpen} aria-label={label} data-tip={label} onClick={onOpen}>
             <Icon name={isOpen ? "fold" : "dots"} />
@@ -107,7 +107,8 @@ function Row({ line, isOpen, onOpen }: { line: AuditLine; isOpen: boolean; onOpe
         <tr class="more">
           <td colSpan={7}>
             <dl class="dl pad">
-              <Fact name={t("audit.at")}>{formatTime(line.at)}</Fact>
+              <Fact name={t("audit.at")}>{line.at && formatTime(line.at)}</Fact>
+              <Fact name={t("audit.browser")}>{line.browser && <Name text={line.browser} />}</Fact>
               <Fact name={t("audit.address")}>{line.address && <Name text={line.address} />}</Fact>
               <Fact name={t("audit.before")}>{line.before && <code><Name text={line.before} /></code>}</Fact>
               <Fact name={t("audit.after")}>{line.after && <code><Name text={line.after} /></code>}</Fact>
@@ -121,7 +122,7 @@ function Row({ line, isOpen, onOpen }: { line: AuditLine; isOpen: boolean; onOpe
 }
 
 function idOf(line: AuditLine): string {
-  return `${line.at} ${line.by} ${line.verb} ${line.target} ${line.request_id ?? ""}`;
+  return `${line.at ?? ""} ${line.by} ${line.verb} ${line.target} ${line.request_id ?? ""}`;
 }
 
 function ledeOf(lines: readonly AuditLine[]) {

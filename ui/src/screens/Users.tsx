@@ -21,7 +21,7 @@ export function Users() {
         <Act verb="change_users" icon="plus" onClick={() => openDialog(<UserForm onDone={users.reload} />)}>
           {t("users.new")}
         </Act>
-        <Act verb="change_users" icon="key" onClick={() => openDialog(<TokenForm onDone={tokens.reload} />)}>
+        <Act verb="change_tokens" icon="key" onClick={() => openDialog(<TokenForm onDone={tokens.reload} />)}>
           {t("tokens.new")}
         </Act>
       </Head>
@@ -124,7 +124,7 @@ function TokenTable({ tokens, reload }: { tokens: readonly Token[]; reload: () =
                 <span class="args">{token.id}</span>
               </td>
               <td>
-                <Tag>{t(`role.${token.role}`)}</Tag>
+                {token.role && <Tag>{t(`role.${token.role}`)}</Tag>}
               </td>
               <td class="q2">
                 <Name text={token.purposes.join(", ")} />
@@ -135,7 +135,7 @@ function TokenTable({ tokens, reload }: { tokens: readonly Token[]; reload: () =
               <td class="n q2 nw">{token.expires_at ? <Ago at={token.expires_at} /> : t("users.never")}</td>
               <td class="n q2 nw">{token.last_used_at ? <Ago at={token.last_used_at} /> : t("users.never")}</td>
               <td class="n nw">
-                <Act verb="change_users" kind="risk" small onClick={() => revoke(token, reload)}>
+                <Act verb="change_tokens" kind="risk" small onClick={() => revoke(token, reload)}>
                   {t("tokens.revoke")}
                 </Act>
               </td>

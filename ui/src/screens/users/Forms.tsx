@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 
 import { change } from "../../data/act";
 import { part } from "../../data/client";
+import type { NewTokenAnswer, NewTokenBody, NewUserBody, UserBody } from "../../data/api";
 import type { Role, User } from "../../data/schema";
 import { Button } from "../../parts/actions";
 import { closeDialog, Dialog, openDialog } from "../../parts/Dialog";
@@ -11,6 +12,7 @@ import { t } from "../../text";
 
 const ROLES: readonly Role[] = ["viewer", "operator", "admin"];
 const PURPOSES = ["enqueue", "work", "metrics", "scale"] as const;
+type Purpose = (typeof PURPOSES)[number];
 
 interface UserFormProps {
   user?: User;
@@ -22,15 +24,19 @@ export function UserForm({ user, onDone }: UserFormProps) {
   const [password, setPassword] = useState("");
   const [role, setRole] = useState<Role>(user?.role ?? "viewer");
   const [queues, setQueues] = useState((user?.queues ?? []).join(", "));
-  const [payloads, setPayloads] = useState(user?.payloads ?? false);
+  const [chosen, setPayloads] = useState(user?.payloads ?? null);
+  const payloads = chosen ?? role !== "viewer"; // as the role says
   const title = user ? t("users.edit", { name: user.name }) : t("users.new");
   const isReady = name.trim() !== "" && (user !== undefined || password !== "");
   const save = () => {
     closeDialog();
-    const body = { role, payloads, queues: listOf(queues), ...(password ? { password } : {}) };
     const done = (answer: unknown) => answer && onDone();
-    if (user) void change("PATCH", `users/${part(user.name)}`, body, t("users.changed", { name })).then(done);
-    else void change("POST", "users", { name: name.trim(), ...body }, t("users.made", { name })).then(done);
+    if (user) {
+      void change("PATCH", `users/${part(user.name)}`, changes(user, { password, role, payloads, queues: listOf(queues) }), t("users.changed", { name })).then(done);
+      return;
+    }
+    const body: NewUserBody = { name: name.trim(), password, role, payloads, queues: listOf(queues) };
+    void change("POST", "users", body, t("users.made", { name })).then(done);
   };
   return (
     <Dialog class="confirm" label={title} onClose={closeDialog}>
@@ -75,17 +81,36 @@ export function UserForm({ user, onDone }: UserFormProps) {
   );
 }
 
+/** Return what differs: what is left out stays as it is. */
+function changes(user: User, wish: { password: string; role: Role; payloads: boolean; queues: string[] | null }): UserBody {
+  const isOther = (wish.queues ?? []).join() !== (user.queues ?? []).join();
+  return {
+    ...(wish.password ? { password: wish.password } : {}),
+    ...(wish.role === user.role ? {} : { role: wish.role }),
+    ...(wish.payloads === user.payloads ? {} : { payloads: wish.payloads }),
+    ...(isOther ? { queues: wish.queues } : {}),
+  };
+}
+
 export function TokenForm({ onDone }: { onDone: () => void }) {
   const [name, setName] = useState("");
-  const [role, setRole] = useState<Role>("operator");
-  const [purposes, setPurposes] = useState<readonly string[]>([]);
+  const [role, setRole] = useState<Role | "">("");
+  const [purposes, setPurposes] = useState<readonly Purpose[]>(["enqueue"]);
+  const [expires, setExpires] = useState("90d");
   const [tasks, setTasks] = useState("");
   const [queues, setQueues] = useState("");
   const isOpenEnqueue = purposes.includes("enqueue") && tasks.trim() === "";
   const save = async () => {
     closeDialog();
-    const body = { name: name.trim(), role, purposes, tasks: listOf(tasks), queues: listOf(queues) };
-    const answer = await change<{ token: string }>("POST", "tokens", body, "");
+    const body: NewTokenBody = {
+      name: name.trim(),
+      role: role || null,
+      purposes: [...purposes],
+      tasks: listOf(tasks),
+      queues: listOf(queues),
+      expires: expires.trim() || null,
+    };
+    const answer = await change<NewTokenAnswer>("POST", "tokens", body, "");
     if (!answer) return;
     onDone();
     openDialog(<Once name={name.trim()} token={answer.token} />);
@@ -104,7 +129,7 @@ export function TokenForm({ onDone }: { onDone: () => void }) {
             {t("col.name")}
             <input type="text" required autofocus autocomplete="off" maxLength={128} value={name} onInput={(event) => setName(event.currentTarget.value)} />
           </label>
-          <RoleField role={role} onChange={setRole} />
+          <RoleField role={role} none={t("tokens.no_role")} onChange={setRole} />
           <fieldset class="row">
             <legend class="vh">{t("tokens.for")}</legend>
             {PURPOSES.map((each) => (
@@ -122,6 +147,11 @@ export function TokenForm({ onDone }: { onDone: () => void }) {
           <label class="f">
             {t("nav.queues")}
             <input type="text" placeholder={t("users.all_queues")} value={queues} onInput={(event) => setQueues(event.currentTarget.value)} />
+          </label>
+          <label class="f">
+            {t("tokens.ends")}
+            <input type="text" placeholder={t("users.never")} value={expires} onInput={(event) => setExpires(event.currentTarget.value)} />
+            <small>{t("tokens.ends.hint")}</small>
           </label>
         </div>
         <footer>
@@ -153,16 +183,24 @@ function Once({ name, token }: { name: string; token: string }) {
   );
 }
 
-function RoleField({ role, onChange }: { role: Role; onChange: (role: Role) => void }) {
+interface RoleFieldProps<T extends Role | ""> {
+  role: T;
+  /** The words for no role; without them one must be chosen. */
+  none?: string;
+  onChange: (role: T) => void;
+}
+
+function RoleField<T extends Role | "">({ role, none, onChange }: RoleFieldProps<T>) {
   return (
     <label class="f">
       {t("users.role")}
-      <select value={role} onChange={(event) => onChange(ROLES.find((each) => each === event.currentTarget.value) ?? "viewer")}>
+      <select value={role} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        {none && <option value="">{none}</option>}
         {ROLES.map((each) => (
           <option value={each}>{t(`role.${each}`)}</option>
         ))}
       </select>
-      <small>{t(`role.${role}.what`)}</small>
+      {role !== "" && <small>{t(`role.${role as Role}.what`)}</small>}
     </label>
   );
 }
