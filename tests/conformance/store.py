@@ -193,3 +193,9 @@ async def health_without_a_worker_never_suspends(scene: Scene) -> None:
         return
     asking.close()
     raise AssertionError("it waits")
+
+
+@chapter.promise()
+async def a_store_that_takes_writes_says_nothing_else(scene: Scene) -> None:
+    """Then nothing says that it would refuse them."""
+    assert await scene.store.write_refusal() is None

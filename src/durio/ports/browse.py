@@ -282,6 +282,10 @@ class Browse(Protocol):
         """
         ...
 
+    async def write_refusal(self) -> str | None:
+        """Return why the store takes no writes now; None if nothing says so."""
+        ...
+
 
 def states_in_words(states: Sequence[int]) -> str:
     return " or ".join(STATE_BY_CODE[state].value for state in states) or "no"

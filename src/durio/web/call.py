@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from durio.model.names import namespace_of, queue_of
 from durio.ports.control import AuditNote
 from durio.web.identity import Identity, User
-from durio.web.problems import Refusal
+from durio.web.problems import READ_ONLY, Refusal
 
 if TYPE_CHECKING:
     from durio.app.app import App
@@ -60,9 +60,7 @@ class WebCall:
         """Note the verb of a change; refuse it on a dashboard that is read-only."""
         reason = self.site.read_only_reason()
         if reason is not None:
-            raise Refusal(
-                409, "read_only", reason, "Use another dashboard, or the CLI."
-            )
+            raise Refusal(409, READ_ONLY, reason, "Use another dashboard, or the CLI.")
         self.verb = verb
 
     def note(

@@ -55,6 +55,7 @@ STATUS_OF: dict[type[errors.DurioError], int] = {
     errors.StoreReadOnly: 409,
     errors.LockTimeout: 503,
 }
+READ_ONLY = "read_only"  # whether a choice or the store makes it so
 VALIDATION_ERRORS_SHOWN_MAX = 3
 QUERY_FIELDS = ("position", "expected", "suggestion")
 
@@ -148,9 +149,8 @@ def refusal_of(error: errors.DurioError) -> Refusal:
     state = error.values.get("state")
     if state is not None:
         more["state"] = str(getattr(state, "value", state))
-    return Refusal(
-        status, error.code, error.what, error.cure, headers=headers, more=more
-    )
+    code = READ_ONLY if isinstance(error, errors.StoreReadOnly) else error.code
+    return Refusal(status, code, error.what, error.cure, headers=headers, more=more)
 
 
 def handle_problems(api: FastAPI) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 DOCTOR_SECONDS = 10.0
+REFUSAL_SECONDS = 1.0
 
 
 class Site:
@@ -27,6 +28,9 @@ class Site:
         self.app = app
         self.options = options
         self.search_slots = SearchSlots(app.clock)
+        self.loop_refusal = ByLoop(
+            lambda: Figure(app.clock, self.write_refusal, pause_seconds=REFUSAL_SECONDS)
+        )
         self.loop_doctor = ByLoop(
             lambda: Figure(
                 app.clock, lambda: examined(app), pause_seconds=DOCTOR_SECONDS
@@ -56,6 +60,9 @@ class Site:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(feeds.end)
 
+    async def write_refusal(self) -> str | None:
+        return await (await self.store()).write_refusal()
+
     async def store(self) -> "Store":
         """Return the open store of the App."""
         return await self.app.store()
@@ -64,10 +71,18 @@ class Site:
         return self.app.clock.now()
 
     def read_only_reason(self) -> str | None:
-        """Return why nothing can be changed here; None if it can."""
+        """Return why nothing is changed here by choice; None if it is."""
         if self.options.is_read_only:
             return "this dashboard was started read-only"
         return None
+
+    async def why_read_only(self) -> str | None:
+        """Return why nothing can be changed here, also by the store; None if it can."""
+        reason = self.read_only_reason()
+        if reason is None:
+            refusal = (await self.loop_refusal.here().read()).value
+            reason = refusal and f"the store takes no changes: {refusal}"
+        return reason
 
     def report(self, error: BaseException) -> None:
         """Write an error to the log that no refusal explains."""

@@ -261,6 +261,7 @@ READ_OLDEST = statement("read_oldest_ready")
 READ_WAITING_TASKS = statement("read_waiting_tasks")
 READ_DEATH_COUNTS = statement("read_death_counts")
 READ_AUDIT = statement("read_audit")
+READ_WRITABLE = statement("read_writable")
 
 IDS_MAX = 1000  # per statement
 AUDIT_ROWS_MAX = 2**31 - 1
@@ -362,6 +363,13 @@ class PostgresBrowse(PostgresCapability):
         most = max(0, min(limit, AUDIT_ROWS_MAX))
         rows = await self.context.connections.read(READ_AUDIT, namespace, before, most)
         return [AuditLine(*row) for row in rows]
+
+    async def write_refusal(self) -> str | None:
+        rows = await self.context.connections.read(READ_WRITABLE)
+        is_replica, is_read_only = rows[0]
+        if is_replica:
+            return "the server is a replica"
+        return "its server is read-only" if is_read_only else None
 
 
 def chunks(ids: Sequence[bytes]) -> list[list[bytes]]:

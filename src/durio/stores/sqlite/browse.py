@@ -38,6 +38,7 @@ from durio.stores.sqlite.database import Database, Row
 from durio.stores.sqlite.filters import state_conditions
 from durio.stores.sqlite.gate_upkeep import read_gates
 from durio.stores.sqlite.statements import statement
+from durio.stores.sqlite.translate import read_mark
 from durio.stores.sqlite.translate import raise_if_moved
 
 READ_JOBS = statement("read_jobs")
@@ -194,6 +195,12 @@ class SqliteBrowse(SqliteCapability):
         values = (namespace, before, max(0, limit))
         rows = await self.context.reader.read(lambda db: db.rows(READ_AUDIT, values))
         return [AuditLine(*row) for row in rows]
+
+    async def write_refusal(self) -> str | None:
+        mark = await self.context.reader.read(read_mark)
+        if mark is None or mark.stage == "draining":
+            return None
+        return f"its jobs have moved, or are moving, to {mark.to}"
 
 
 def oldest_ready(db: Database, span: tuple[str, str]) -> list[Row]:

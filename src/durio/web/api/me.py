@@ -41,7 +41,7 @@ class Me(Answer):
 async def show_me(call: Viewer) -> Me:
     """Return the user, the rights, and the names of this dashboard."""
     user, site, app = call.user, call.site, call.app
-    options, reason = site.options, site.read_only_reason()
+    options, reason = site.options, await site.why_read_only()
     return Me(
         user=user.name,
         role=user.role,

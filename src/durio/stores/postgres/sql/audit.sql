@@ -17,6 +17,10 @@ where (:namespace::text is null or namespace = :namespace::text)
   and (:before::int8 is null or seq < :before::int8)
 order by seq desc limit :limit::int8
 
+-- name: read_writable()
+-- only here: SQLite's files are refused when they are opened.
+select pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'
+
 -- name: prune_audit(keep, limit)
 -- All but the newest `keep` lines.
 delete from {schema}.audit
