@@ -38,8 +38,7 @@ from durio.stores.sqlite.database import Database, Row
 from durio.stores.sqlite.filters import state_conditions
 from durio.stores.sqlite.gate_upkeep import read_gates
 from durio.stores.sqlite.statements import statement
-from durio.stores.sqlite.translate import read_mark
-from durio.stores.sqlite.translate import raise_if_moved
+from durio.stores.sqlite.translate import raise_if_moved, read_mark
 
 READ_JOBS = statement("read_jobs")
 READ_BLOCKED_JOBS = statement("read_blocked_jobs")
