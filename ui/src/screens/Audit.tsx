@@ -6,10 +6,11 @@ import { useList } from "../data/use";
 import { formatCount, formatTime } from "../format";
 import { Button } from "../parts/actions";
 import { Ago, Head, Name } from "../parts/basics";
+import { By } from "../parts/By";
 import { Fact } from "../parts/bits";
 import { Icon } from "../parts/Icon";
 import { Empty, Problem, Skeleton } from "../parts/states";
-import { params, setParams } from "../router";
+import { params, setParams, toOne } from "../router";
 import { rich, t } from "../text";
 
 export function Audit() {
@@ -86,14 +87,14 @@ function Row({ line, isOpen, onOpen }: { line: AuditLine; isOpen: boolean; onOpe
         </td>
         <td class="nw">
           <b class="t">
-            <Name text={line.by} />
+            <By text={line.by} />
           </b>
         </td>
         <td class="nw mono">
           <Name text={line.verb} />
         </td>
         <td class="cut">
-          <Name text={line.target} />
+          <Target text={line.target} />
         </td>
         <td class="n">{line.count > 0 && formatCount(line.count)}</td>
         <td class="q2 nw">{line.address && <Name text={line.address} />}</td>
@@ -121,11 +122,27 @@ function Row({ line, isOpen, onOpen }: { line: AuditLine; isOpen: boolean; onOpe
   );
 }
 
+const JOB = /^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(.*)$/;
+
+/** What was changed; a job is a link. */
+function Target({ text }: { text: string }) {
+  const found = JOB.exec(text);
+  if (!found?.[1]) return <Name text={text} />;
+  return (
+    <>
+      <a class="t mono" href={toOne("jobs", found[1])}>
+        {found[1]}
+      </a>
+      <Name text={found[2] ?? ""} />
+    </>
+  );
+}
+
 function idOf(line: AuditLine): string {
   return `${line.at ?? ""} ${line.by} ${line.verb} ${line.target} ${line.request_id ?? ""}`;
 }
 
 function ledeOf(lines: readonly AuditLine[]) {
   const first = lines[0];
-  return first ? rich("audit.lede", { time: <Ago at={first.at} />, by: first.by }) : t("audit.lede.none");
+  return first ? rich("audit.lede", { time: <Ago at={first.at} />, by: <By text={first.by} /> }) : t("audit.lede.none");
 }

@@ -2,27 +2,18 @@
 import type { Doctor, Settings as AllSettings } from "../data/schema";
 import { singleKeys, theme, THEMES, zone } from "../data/prefs";
 import { useData } from "../data/use";
-import { Button, Choice } from "../parts/actions";
-import { Ago, Head, Name, StateMark } from "../parts/basics";
-import { Command, Problem, Skeleton } from "../parts/states";
-import { rich, t } from "../text";
-
-const LEVELS = new Map([
-  ["error", "dead"],
-  ["bad", "dead"],
-  ["critical", "dead"],
-  ["warning", "warn"],
-  ["warn", "warn"],
-  ["ok", "done"],
-  ["info", "ready"],
-]);
+import { Choice } from "../parts/actions";
+import { Head, Name } from "../parts/basics";
+import { Problem, Skeleton } from "../parts/states";
+import { t } from "../text";
+import { DoctorPart, doctorLede } from "./settings/Doctor";
 
 export function Settings() {
   const settings = useData<AllSettings>("settings");
   const doctor = useData<Doctor>("doctor");
   return (
     <>
-      <Head title={t("nav.settings")} lede={doctor.data && ledeOf(doctor.data)} />
+      <Head title={t("nav.settings")} lede={doctor.data && doctorLede(doctor.data)} />
       <div class="duo bt">
         <div>
           <DoctorPart doctor={doctor} />
@@ -90,43 +81,6 @@ export function Settings() {
   );
 }
 
-function DoctorPart({ doctor }: { doctor: ReturnType<typeof useData<Doctor>> }) {
-  const { data, error, reload } = doctor;
-  return (
-    <section class="sec flush first">
-      <div class="ch">
-        <h2>{t("doctor.title")}</h2>
-        {data && (
-          <span class="q3">
-            {t("doctor.ran")} <Ago at={data.ran_at} />
-          </span>
-        )}
-        <span class="end">
-          <Button small icon="retry" onClick={reload}>
-            {t("doctor.again")}
-          </Button>
-        </span>
-      </div>
-      {error && <Problem error={error} retry={reload} />}
-      {!data && !error && <Skeleton rows={3} />}
-      <ul class="findings">
-        {data?.findings.map((each) => (
-          <li data-s={LEVELS.get(each.level) ?? "off"}>
-            <StateMark state={LEVELS.get(each.level) ?? "ready"} word={each.level} />
-            <div>
-              <b>
-                <Name text={each.text} />
-              </b>
-              <small class="q3 mono">{each.code}</small>
-              {each.fix && (each.fix.startsWith("durio ") ? <Command text={each.fix} /> : <p class="q2"><Name text={each.fix} /></p>)}
-            </div>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
 /** What is kept on this device only. */
 function Mine() {
   return (
@@ -178,11 +132,4 @@ function Mine() {
       </dl>
     </section>
   );
-}
-
-function ledeOf({ findings }: Doctor) {
-  const bad = findings.filter((each) => LEVELS.get(each.level) === "dead").length;
-  const warn = findings.filter((each) => LEVELS.get(each.level) === "warn").length;
-  if (bad + warn === 0) return t("doctor.well");
-  return rich("doctor.lede", { n: bad + warn });
 }

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 
 import { formatCount } from "../../format";
 import { Name } from "../../parts/basics";
+import { By } from "../../parts/By";
 import { rich } from "../../text";
 
 interface Line {
@@ -17,7 +18,7 @@ interface Line {
 export function auditText(line: Line): ComponentChildren {
   return (
     <>
-      {rich("audit.line", { by: line.by, verb: line.verb.replaceAll(/[._]/g, " "), target: subjectOf(line) })}
+      {rich("audit.line", { by: <By text={line.by} />, verb: line.verb.replaceAll(/[._]/g, " "), target: subjectOf(line) })}
       {line.count !== null && line.count > 1 && <> ({formatCount(line.count)})</>}
       {line.reason && (
         <span class="q3">

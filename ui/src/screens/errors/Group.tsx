@@ -6,6 +6,7 @@ import { asApiError, useData } from "../../data/use";
 import { formatCount } from "../../format";
 import { Act, Copy } from "../../parts/actions";
 import { Ago, Name, StateMark, TaskName } from "../../parts/basics";
+import { By } from "../../parts/By";
 import { Fact } from "../../parts/bits";
 import { confirmBulk, openConfirm } from "../../parts/Confirm";
 import { Problem } from "../../parts/states";
@@ -45,7 +46,7 @@ export function Group({ fingerprint, reload }: GroupProps) {
         {group.muted && (
           <p class="note m8">
             <span>
-              {rich("errors.muted_by", { by: group.muted.by ?? "" })}
+              {rich("errors.muted_by", { by: <By text={group.muted.by} /> })}
               {group.muted.reason && (
                 <>
                   : <Name text={group.muted.reason} />

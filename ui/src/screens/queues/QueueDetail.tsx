@@ -10,6 +10,7 @@ import { useData } from "../../data/use";
 import { formatCount } from "../../format";
 import { Act, Button } from "../../parts/actions";
 import { Ago, Name, Num, StateMark, Tag } from "../../parts/basics";
+import { By } from "../../parts/By";
 import { Fact } from "../../parts/bits";
 import { openConfirm } from "../../parts/Confirm";
 import { closeDialog, Dialog, openDialog } from "../../parts/Dialog";
@@ -90,7 +91,7 @@ function StoppedBy({ by, reason, at }: NonNullable<Queue["paused"]>): ComponentC
   return (
     <span class="q2">
       {" "}
-      {by && rich("queue.by", { by })} <Ago at={at} />
+      {by && rich("queue.by", { by: <By text={by} /> })} <Ago at={at} />
       {reason && (
         <>
           : <Name text={reason} />

@@ -8,13 +8,14 @@ import { useData } from "../../data/use";
 import { formatDay } from "../../format";
 import { Act, Button } from "../../parts/actions";
 import { Ago, Name, StateMark, TaskName } from "../../parts/basics";
+import { By } from "../../parts/By";
 import { Fact } from "../../parts/bits";
 import { openConfirm } from "../../parts/Confirm";
 import { openDialog } from "../../parts/Dialog";
 import { setOpen } from "../../parts/open";
 import { Problem } from "../../parts/states";
 import { to, toOne } from "../../router";
-import { known, t } from "../../text";
+import { known, rich, t } from "../../text";
 import { lookOf, pauseOrResume, runNow } from "../Schedules";
 import { BackfillForm } from "./Backfill";
 import { ScheduleForm } from "./Form";
@@ -55,7 +56,7 @@ export function Detail({ name, reload }: DetailProps) {
         {schedule.paused && (
           <p class="note m8">
             <span>
-              {t("queue.paused")} {schedule.paused.by && <Name text={schedule.paused.by} />} <Ago at={schedule.paused.at} />
+              {t("queue.paused")} {rich("queue.by", { by: <By text={schedule.paused.by} /> })} <Ago at={schedule.paused.at} />
               {schedule.paused.reason && (
                 <>
                   : <Name text={schedule.paused.reason} />
