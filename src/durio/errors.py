@@ -1,6 +1,7 @@
 """Every exception that Durio raises or that a task may raise."""
 
 from durio.model.breaker_rule import BreakerOpen as BreakerOpen
+from durio.model.errors import BulkNotFound as BulkNotFound
 from durio.model.errors import Cancel as Cancel
 from durio.model.errors import ChildFailed as ChildFailed
 from durio.model.errors import DeadLetter as DeadLetter

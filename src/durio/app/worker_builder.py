@@ -10,6 +10,7 @@ import msgspec
 
 from durio.app.app import App
 from durio.app.origin import origin_of
+from durio.client.bulk_runner import BulkRunner
 from durio.client.limit_store import read_limits
 from durio.client.plan_prepare import PlanPreparer
 from durio.client.tick_maker import ClientTickMaker
@@ -176,6 +177,7 @@ def declared_turns(app: App, store: Store) -> dict[str, Turn]:
         "ticker": Ticker(*parts, maker).turn,
         "backfills": BackfillKeeper(*parts, maker).turn,
         "undeclared": UndeclaredSchedules(*parts).turn,
+        "bulk_runs": BulkRunner(app).turn,
         "limits": LimitKeeper(store, lambda: read_limits(store, app.name)).turn,
     }
 

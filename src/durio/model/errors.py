@@ -192,6 +192,12 @@ class ErrorGroupNotFound(OperatingError):
     code = "error_group_not_found"
 
 
+class BulkNotFound(OperatingError):
+    """There is no such bulk action or preview, or it is over for 7 days."""
+
+    code = "bulk_not_found"
+
+
 class ScheduleNotFound(OperatingError):
     """There is no such schedule: it never existed, or was deleted."""
 

@@ -44,6 +44,7 @@ STATUS_OF: dict[type[errors.DurioError], int] = {
     errors.OperatingError: 500,
     errors.JobNotFound: 404,
     errors.PlanNotFound: 404,
+    errors.BulkNotFound: 404,
     errors.ScheduleNotFound: 404,
     errors.ErrorGroupNotFound: 404,
     errors.ScheduleConflict: 409,

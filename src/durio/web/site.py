@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from durio.client.job_search import SearchSlots
 from durio.model.failure import failure_of
 from durio.model.finding import Finding
+from durio.web.bulk_tasks import BulkTasks
 from durio.web.by_loop import ByLoop
 from durio.web.examination import examined
 from durio.web.feeds import Feeds
@@ -37,6 +38,7 @@ class Site:
             )
         )
         self.loop_figures = ByLoop(lambda: Figures(app))
+        self.loop_bulk = ByLoop(lambda: BulkTasks(app, self.report))
         self.loop_feeds = ByLoop(lambda: Feeds(app, self.figures, self.report))
 
     @property
@@ -48,6 +50,11 @@ class Site:
     def figures(self) -> Figures:
         """The figures that all requests of this event loop share."""
         return self.loop_figures.here()
+
+    @property
+    def bulk(self) -> BulkTasks:
+        """What runs bulk actions on this event loop."""
+        return self.loop_bulk.here()
 
     @property
     def feeds(self) -> Feeds:

@@ -123,6 +123,48 @@ export interface BreakerStep {
   by: string | null;
 }
 
+export interface BulkPreviewBody {
+  verb: "retry" | "cancel" | "run_now" | "discard" | "move";
+  q: string;
+  reason?: string | null;
+  to?: string | null;
+}
+
+export interface BulkPreviewView {
+  preview: string;
+  verb: "retry" | "cancel" | "run_now" | "discard" | "move";
+  count: number;
+  capped: boolean;
+  by_task: JobsOfTask[];
+  sampled: boolean;
+  mark: string;
+  needs: Needs;
+  about_seconds: number;
+}
+
+export interface BulkRun {
+  id: string;
+  verb: "retry" | "cancel" | "run_now" | "discard" | "move";
+  q: string;
+  to: string | null;
+  state: "running" | "stopping" | "stopped" | "done" | "failed";
+  done: number;
+  skipped: number;
+  failed: number;
+  expected: number;
+  capped: boolean;
+  started_at: string | null;
+  ended_at: string | null;
+  by: string;
+  reason: string | null;
+  error: string | null;
+}
+
+export interface BulkStartBody {
+  preview: string;
+  count?: number | null;
+}
+
 export interface ChangeLine {
   at: string | null;
   by: string;
@@ -318,6 +360,12 @@ export interface ItemsOfBreakerItem {
   partial: boolean;
 }
 
+export interface ItemsOfBulkRun {
+  items: BulkRun[];
+  cursor: string | null;
+  partial: boolean;
+}
+
 export interface ItemsOfDeadItem {
   items: DeadItem[];
   cursor: string | null;
@@ -464,6 +512,11 @@ export interface JobView {
   actions: Record<string, string | null>;
 }
 
+export interface JobsOfTask {
+  task: string;
+  count: number;
+}
+
 export interface KeyItem {
   key: string;
   used: number;
@@ -551,6 +604,11 @@ export interface MutedBy {
   at: string | null;
   until: string | null;
   reason: string | null;
+}
+
+export interface Needs {
+  type_count: boolean;
+  admin: boolean;
 }
 
 export interface NewJobBody {
@@ -956,6 +1014,10 @@ export interface SettingItem {
 export interface StackAnswer {
   stack: string;
   loop_lag_ms: number | null;
+}
+
+export interface Started {
+  run: string;
 }
 
 export type State = "scheduled" | "blocked" | "ready" | "running" | "done" | "dead" | "cancelled";

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from durio.client.bulk_runs import scope_of_user
 from durio.client.job_search import (
     COUNT_MAX,
     JobSearch,
@@ -16,9 +17,8 @@ from durio.client.job_search import (
 )
 from durio.client.search_completion import CompletionScope, complete_query
 from durio.model.job import CANCELLED, DONE, STATE_BY_CODE, State, StoredJob
-from durio.model.names import lane, queue_of
+from durio.model.names import queue_of
 from durio.model.query_language import JobSearchText, parse_query
-from durio.ports.browse import Query as StoreQuery
 from durio.web.api.job_items import JobItem, items_for
 from durio.web.api.shapes import LIMIT_DEFAULT, Answer, Cursor, Items, Limit
 from durio.web.call import WebCall
@@ -150,20 +150,8 @@ def allowed(call: WebCall, q: str) -> JobSearchText:
 
 def scope_of(call: WebCall, states: tuple[int, ...] | None = None) -> SearchScope:
     """Return the jobs that the user may see."""
-    namespace, queues = call.app.name, call.user.queues
-    tasks = call.identity.tasks
-    only = queues[0] if queues is not None and len(queues) == 1 else None
-
-    def base(now: float) -> StoreQuery:
-        del now
-        if only is not None:
-            return StoreQuery(namespace, states, lane(namespace, only))
-        return StoreQuery(namespace, states)
-
-    name = f"{states} {queues} {tasks}"
-    if tasks is None and (queues is None or only is not None):
-        return SearchScope(namespace, base, name)
-    return SearchScope(namespace, base, name, call.sees_job)
+    user, tasks = call.user, call.identity.tasks
+    return scope_of_user(call.app.name, user.queues, tasks, states)
 
 
 async def prepared(

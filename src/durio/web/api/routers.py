@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from durio.web.api import (
     audit,
     breakers,
+    bulk,
     dead,
     document,
     errors,
@@ -32,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     jobs.router,
     job_detail.router,
     job_changes.router,
+    bulk.router,
     dead.router,
     queues.router,
     tasks.router,
