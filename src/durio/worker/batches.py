@@ -29,9 +29,9 @@ from durio.telemetry.emit import JobEvent
 from durio.worker.batch_call import BatchCall, BatchItem
 from durio.worker.batch_runner import BatchRunner
 from durio.worker.deadline import Deadlines
+from durio.worker.first_steps import LeaseCheck
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas
-from durio.worker.lease_check import LeaseCheck
 from durio.worker.unrunnable import TaskVersions
 
 # A search that took longer, and found too little, is repeated after a pause only.

@@ -20,9 +20,9 @@ from durio.worker.batch_runner import BatchRunner
 from durio.worker.breakers import Breakers
 from durio.worker.burst_end import BurstEnd
 from durio.worker.claim import ClaimLoop
+from durio.worker.first_steps import LeaseCheck
 from durio.worker.heartbeat import Heartbeat, VitalsReporter
 from durio.worker.lanes import Lanes, quotas_for
-from durio.worker.lease_check import LeaseCheck
 from durio.worker.lease_events import LeaseEvents
 from durio.worker.loop_lag import LoopLag
 from durio.worker.middleware import HookRunner

@@ -24,10 +24,9 @@ from durio.worker.batch_runner import BatchRunner
 from durio.worker.batches import Batches
 from durio.worker.child_attempt import ChildAttempt, withdraw_waiting
 from durio.worker.deadline import Deadlines
-from durio.worker.first_steps import FirstSteps
+from durio.worker.first_steps import FirstSteps, LeaseCheck
 from durio.worker.inflight import Attempt, InterruptReason
 from durio.worker.lanes import ClaimBuffer, Quotas, Sort
-from durio.worker.lease_check import LeaseCheck
 from durio.worker.outcome_buffer import OutcomeBuffer, UnsentOutcome, event_of
 from durio.worker.plan_changes import PlanChanges
 from durio.worker.plan_inputs import FailedInput
