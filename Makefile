@@ -105,6 +105,11 @@ ui: $(READY) ## Build the dashboard's page from ui/ into src/durio/web/static
 	@$(PY) ui/generate_types.py
 	@$(PY) ui/build.py
 
+.PHONY: pictures
+pictures: $(READY) ## Take the pictures of the dashboard for docs/pictures
+	@$(call debian_install,fonts-inter fonts-jetbrains-mono chromium)
+	@$(PY) -m tests.browser.pictures
+
 .PHONY: fix
 fix: $(READY) ## Format the code and repair what the linter can repair
 	$(PY) -m ruff check --fix-only --quiet .

@@ -35,7 +35,7 @@ LOOKS = [
     Look("dark", "", phone=True),
 ]
 # The address of each screen, and a text that only its data can bring. A name in braces is
-# that of one thing of the scene: see `one_of_each`.
+# that of one thing of the scene: see `Watch.things`.
 SCREENS = {
     "./": "Breaker smtp is open",
     "jobs": "page_of",
@@ -78,7 +78,7 @@ def looking(
     look: Look = request.param
     address = addresses[look.root]
     with logged_in(browser, address, phone=look.phone, theme=look.theme) as watch:
-        yield watch, one_of_each(watch)
+        yield watch, watch.things()
 
 
 @pytest.mark.parametrize("path", SCREENS)
@@ -92,22 +92,3 @@ def test_screen(looking: tuple[Watch, dict[str, str]], path: str) -> None:
     watch.check_width()
     watch.check_axe()
     watch.check()
-
-
-def one_of_each(watch: Watch) -> dict[str, str]:
-    """Return ids of what the scene has made, by the names in SCREENS."""
-    return {
-        "dead": first(watch, "jobs?q=task:charge state:dead"),
-        "done": first(watch, "jobs?q=task:resize state:done"),
-        "running": first(watch, "jobs?q=task:import_orders state:running"),
-        "blocked": first(watch, "jobs?q=task:import_orders state:blocked"),
-        "plan": first(watch, "plans?state=failed"),
-        "error": first(watch, "errors", "fingerprint"),
-    }
-
-
-def first(watch: Watch, path: str, field: str = "id") -> str:
-    """Return a field of the first thing that the API lists."""
-    answer = watch.page.request.get(f"admin/{path}")
-    assert answer.ok, answer.text()
-    return answer.json()["items"][0][field]

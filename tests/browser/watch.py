@@ -72,6 +72,23 @@ class Watch:
         )
         assert wider <= 0, f"the page is {wider} px wider than its window"
 
+    def things(self) -> dict[str, str]:
+        """Return ids of what the scene has made, by names for addresses."""
+        return {
+            "dead": self.first("jobs?q=task:charge state:dead"),
+            "done": self.first("jobs?q=task:resize state:done"),
+            "running": self.first("jobs?q=task:import_orders state:running"),
+            "blocked": self.first("jobs?q=task:import_orders state:blocked"),
+            "plan": self.first("plans?state=failed"),
+            "error": self.first("errors", "fingerprint"),
+        }
+
+    def first(self, path: str, field: str = "id") -> str:
+        """Return a field of the first thing that the API lists."""
+        answer = self.page.request.get(f"admin/{path}")
+        assert answer.ok, answer.text()
+        return answer.json()["items"][0][field]
+
 
 @contextmanager
 def watched(

@@ -114,9 +114,7 @@ def test_comparison_is_dated() -> None:
     assert re.search(r"in [A-Z][a-z]+ 20\d\d", table)
     rows = [line for line in table.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} == {7}
-    assert {"dashboard"} == {
-        row.split("|")[1].strip() for row in rows if "not yet" in row.split("|")[2]
-    }
+    assert not [row for row in rows if "not yet" in row.split("|")[2]]
 
 
 def test_picture_is_small_and_whole() -> None:
