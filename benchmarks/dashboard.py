@@ -1,6 +1,7 @@
 """How long the calls of the dashboard's screens take when a store holds millions of jobs.
 
     nice -n 5 .venv/bin/python -m benchmarks.dashboard                # 5 million, 1 million
+    .venv/bin/python -m benchmarks.dashboard --postgres 0 --sqlite 0 --first-paint 5 --wheel
     .venv/bin/python -m benchmarks.dashboard --postgres 200000 --sqlite 100000
 
 Fills a PostgreSQL and a SQLite file with jobs of 30 days, a tenth of them dead, starts a
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import json
 import random
+import statistics
 import sys
 import time
 from collections.abc import AsyncGenerator
@@ -35,6 +37,7 @@ from benchmarks.dashboard_server import (
     wait_until_ready,
     worker_command,
 )
+from benchmarks.dashboard_start import first_paints, wheel_bytes
 from benchmarks.dashboard_workload import (
     SLOTS,
     Workload,
@@ -228,13 +231,18 @@ async def statements(url: str, server: PostgresServer, folder: Path) -> list[Rea
 async def main(options: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {"aim_ms": options.aim, "stores": {}}
     with TemporaryDirectory(prefix="durio-dashboard-", dir=Path.cwd()) as name:
+        if options.first_paint:
+            paints = await first_paints(Path(name), options.first_paint)
+            report["first_paint_ms"] = paints
+        if options.wheel:
+            report["wheel_bytes"] = await wheel_bytes(Path(name))
         if options.sqlite:
             folder = Path(name) / "sqlite"
             folder.mkdir()
             async with sqlite_store(options.sqlite, folder) as url:
                 figures = await measure(url, options.rounds, folder)
             report["stores"]["sqlite"] = told(figures, options, [])
-            show(report)
+            show_store("sqlite", report["stores"]["sqlite"])
         if options.postgres:
             folder = Path(name) / "postgres"
             folder.mkdir()
@@ -248,6 +256,7 @@ async def main(options: argparse.Namespace) -> dict[str, Any]:
                 figures = await measure(url, options.rounds, folder)
                 found = await statements(url, server, folder)
             report["stores"]["postgres"] = told(figures, options, found)
+            show_store("postgres", report["stores"]["postgres"])
     report["uncalled"] = uncalled_routes()
     report["absent"] = sorted({c.route for c in CALLS} - known_routes())
     return report
@@ -272,20 +281,27 @@ def told(
     }
 
 
-def show(report: dict[str, Any]) -> None:
-    for store, told_of in report["stores"].items():
-        print(f"\n{store:44}{'p50':>9}{'p95':>9}{'most':>9} ms")
-        for row in told_of["calls"]:
-            mark = "MISSED" if row["missed"] else "partial" if row["partial"] else ""
-            print(
-                f"{row['call']:44}{row['p50_ms']:9.1f}{row['p95_ms']:9.1f}"
-                f"{row['most_ms']:9.1f}  {mark}"
-            )
-        for name, text in told_of["failed"].items():
-            print(f"FAILED {name}: {text}")
-        for each in told_of["statements"]:
-            head = f"{each['problem']}: {each['rows']:,} rows, {each['ms']:.0f} ms"
-            print(f"{head}: {each['sql'][:SQL_SHOWN]}")
+def show_store(store: str, told_of: dict[str, Any]) -> None:
+    print(f"\n{store:44}{'p50':>9}{'p95':>9}{'most':>9} ms")
+    for row in told_of["calls"]:
+        mark = "MISSED" if row["missed"] else "partial" if row["partial"] else ""
+        print(
+            f"{row['call']:44}{row['p50_ms']:9.1f}{row['p95_ms']:9.1f}"
+            f"{row['most_ms']:9.1f}  {mark}"
+        )
+    for name, text in told_of["failed"].items():
+        print(f"FAILED {name}: {text}")
+    for each in told_of["statements"]:
+        head = f"{each['problem']}: {each['rows']:,} rows, {each['ms']:.0f} ms"
+        print(f"{head}: {each['sql'][:SQL_SHOWN]}", flush=True)
+
+
+def show_rest(report: dict[str, Any]) -> None:
+    for page, took in report.get("first_paint_ms", {}).items():
+        median = statistics.median(took)
+        print(f"first paint of {page} from a cold start: {median:,.0f} ms, of {took}")
+    for part, size in report.get("wheel_bytes", {}).items():
+        print(f"{part}: {size:,} bytes in the wheel")
     for route in report["absent"]:
         print(f"the API has no {route}")
     for route in report["uncalled"]:
@@ -307,10 +323,12 @@ if __name__ == "__main__":
     parser.add_argument("--sqlite", type=int, default=1_000_000, help="0: not at all")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--aim", type=float, default=300.0, help="p95, milliseconds")
+    parser.add_argument("--first-paint", type=int, default=0, help="starts to measure")
+    parser.add_argument("--wheel", action="store_true", help="its size, too")
     parser.add_argument("--json", type=Path, help="keep the figures there")
     given = parser.parse_args()
     result = asyncio.run(main(given))
-    show(result)
+    show_rest(result)
     if given.json:
         given.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if is_missed(result):

@@ -1,7 +1,4 @@
-"""A dashboard in a process of its own, and the worker beside it.
-
-python -m benchmarks.dashboard_server URL PORT
-"""
+"""A dashboard in a process of its own, and the worker beside it."""
 
 import asyncio
 import os
@@ -13,11 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import uvicorn
 
 from benchmarks.dashboard_workload import APP_NAME, APP_PATH
-from durio import App
-from durio.web.application import DashboardApplication
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -52,8 +46,10 @@ def worker_command(url: str, *options: str) -> list[str]:
     return [sys.executable, "-m", "durio", "worker", APP_PATH, "--store", url, *options]
 
 
-def server_command(url: str, port: int) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.dashboard_server", url, str(port)]
+def server_command(url: str, port: int, name: str = APP_NAME) -> list[str]:
+    """Return the command of the dashboard of an App, whose code it does not need."""
+    where = ["--store", url, "--name", name, "--port", str(port)]
+    return [sys.executable, "-m", "durio", "dashboard", *where]
 
 
 async def wait_until_ready(address: str) -> None:
@@ -68,9 +64,3 @@ async def wait_until_ready(address: str) -> None:
                 if answer.is_success:
                     return
             await asyncio.sleep(0.05)
-
-
-if __name__ == "__main__":
-    url, port = sys.argv[1:]
-    application = DashboardApplication(App(url, name=APP_NAME))
-    uvicorn.run(application, host=HOST, port=int(port), log_level="warning")

@@ -198,6 +198,6 @@ def known_group(number: int, now: float) -> ErrorGroup:
 
 async def make_token(app: App) -> str:
     """Return the text of a new token for an admin who sees payloads."""
-    tokens = Tokens(await app.store(), APP_NAME, app.clock)
+    tokens = Tokens(await app.store(), app.name, app.clock)
     request = TokenRequest(name="measurement", role="admin", payloads=True)
     return (await tokens.create(request, by="benchmark")).text
