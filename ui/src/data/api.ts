@@ -1005,6 +1005,16 @@ export interface ScreenLink {
   href: string;
 }
 
+export interface SearchAnswer {
+  items: SearchItem[];
+}
+
+export interface SearchItem {
+  kind: "job" | "task" | "queue" | "schedule" | "plan" | "worker";
+  text: string;
+  href: string;
+}
+
 export interface SettingItem {
   name: string;
   value: string;

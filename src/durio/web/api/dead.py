@@ -10,12 +10,14 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from durio.client.job_search import (
+    Look,
     LookBounds,
     look_for_jobs,
     next_jobs,
     prepare_search,
 )
 from durio.client.job_view import arguments_of, job_errors, options_of
+from durio.model.errors import TooManySearches
 from durio.model.job import DEAD, StoredJob, utc_datetime
 from durio.model.query_language import JobSearchText
 from durio.web.api.job_items import JobItem, items_for
@@ -27,6 +29,8 @@ from durio.web.roles import Viewer
 router = APIRouter(tags=["dead"])
 FACET_JOBS_MAX = 10_000
 EXPORT_JOBS_MAX = 100_000
+EXPORT_TRIES_MAX = 30
+PAGE_JOBS = 200
 NAMES_MAX = 200
 NO_REASON = "unknown"
 
@@ -120,15 +124,10 @@ async def dead_items(call: WebCall, jobs: list[StoredJob]) -> list[DeadItem]:
 
 async def exported_lines(call: WebCall, text: JobSearchText) -> AsyncIterator[bytes]:
     """Yield one JSON object for each job; each page is a look of its own."""
-    app, store, cursor, left = call.app, await call.store(), None, EXPORT_JOBS_MAX
+    cursor: str | None = None
+    left = EXPORT_JOBS_MAX
     while left > 0:
-        async with call.site.search_slots:
-            search, inner = await prepare_search(
-                store, text, scope_of(call, (DEAD,)), now=app.now(), cursor=cursor
-            )
-            look = await look_for_jobs(
-                store, app.clock, search, limit=min(200, left), inner=inner
-            )
+        look = await patient_look(call, text, min(PAGE_JOBS, left), cursor)
         items = await dead_items(call, look.jobs)
         for item, job in zip(items, look.jobs, strict=True):
             yield msgspec.json.encode(line_of(call, item, job)) + b"\n"
@@ -136,6 +135,26 @@ async def exported_lines(call: WebCall, text: JobSearchText) -> AsyncIterator[by
         cursor = look.cursor
         if cursor is None:
             return
+
+
+async def patient_look(
+    call: WebCall, text: JobSearchText, limit: int, cursor: str | None
+) -> Look:
+    """Return the next page; other searches only delay it, because the answer has begun."""
+    app, store, tries = call.app, await call.store(), 0
+    while True:
+        try:
+            async with call.site.search_slots:
+                search, inner = await prepare_search(
+                    store, text, scope_of(call, (DEAD,)), now=app.now(), cursor=cursor
+                )
+                return await look_for_jobs(
+                    store, app.clock, search, limit=limit, inner=inner
+                )
+        except TooManySearches:
+            tries += 1
+            if tries == EXPORT_TRIES_MAX:
+                raise
 
 
 def line_of(call: WebCall, item: DeadItem, job: StoredJob) -> dict[str, Any]:
