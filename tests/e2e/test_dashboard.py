@@ -134,3 +134,65 @@ def test_wrong_flags_are_refused(tmp_path: Path, flags: tuple[str, str]) -> None
     done = durio(tmp_path, "dashboard", *STORE, *flags, "--json")
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
+
+
+FORKED = """
+import os, sys
+from durio import App
+from durio.web import User
+
+app = App("sqlite:///jobs.db", name="shop")
+wsgi = app.dashboard(auth=lambda _: User("ann", "admin")).wsgi
+
+def ask():
+    environ = {
+        "REQUEST_METHOD": "GET", "PATH_INFO": "/admin/me", "SCRIPT_NAME": "",
+        "HTTP_HOST": "x", "REMOTE_ADDR": "192.0.2.7", "wsgi.input": sys.stdin.buffer,
+    }
+    found = []
+    body = b"".join(wsgi(environ, lambda status, headers: found.append(status)))
+    assert b'"ann"' in body, body
+    return found[0]
+
+print(ask(), flush=True)
+child = os.fork()
+if child == 0:
+    print(ask(), flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(ask(), flush=True)
+"""
+
+
+def test_the_wsgi_application_survives_a_fork(tmp_path: Path) -> None:
+    """As under `gunicorn --preload`: the child has an event loop of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    assert done.stdout.splitlines() == ["200 OK"] * 3, done.stderr
+
+
+@pytest.mark.parametrize("command", [("jobs", "ls"), ("users", "ls"), ("tokens", "ls")])
+def test_other_commands_load_no_web_framework(
+    tmp_path: Path, command: tuple[str, str]
+) -> None:
+    token(tmp_path, "--role", "viewer")
+    program = (
+        "import sys\nfrom durio.cli.main import commands\n"
+        f"try:\n    commands.main({[*command, *STORE]!r})\nfinally:\n"
+        "    print(sorted({'fastapi', 'starlette', 'uvicorn', 'pydantic'} & {*sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

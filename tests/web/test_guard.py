@@ -264,6 +264,8 @@ def test_a_length_that_cannot_be(length: bytes, wanted: tuple[int, str]):
         (("192.0.2.0/24",), "evil, 203.0.113.5", "203.0.113.5"),
         (("192.0.2.0/24",), "203.0.113.5, <script>", "192.0.2.7"),
         (("192.0.2.0/24",), "", "192.0.2.7"),
+        (("192.0.2.0/24",), "::ffff:203.0.113.5", "203.0.113.5"),
+        (("192.0.2.0/24",), "2001:db8::1", "2001:db8::1"),
     ],
 )
 def test_forwarded_addresses_count_from_trusted_proxies(

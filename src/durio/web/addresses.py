@@ -78,7 +78,7 @@ class Proxies:
     def origin(self, scope: Mapping[str, Any]) -> Origin:
         """Return the origin of a request; refuse one with no host or several."""
         client: Sequence[Any] | None = scope.get("client")
-        address = str(client[0]) if client else ""
+        address = plain_address(str(client[0])) if client else ""
         hosts = header_values(scope, b"host")
         if len(hosts) != 1 or HOST.fullmatch(hosts[0]) is None:
             raise Refusal(400, "invalid_host", "the request has no valid Host header")
@@ -101,14 +101,21 @@ class Proxies:
             for hop in value.split(",")
         ]
         for hop in reversed(hops):
-            try:
-                ipaddress.ip_address(hop)
-            except ValueError:
+            if not is_address(hop):
                 return address
-            address = hop
-            if not self.trusts(hop):
-                return hop
+            address = plain_address(hop)
+            if not self.trusts(address):
+                return address
         return address
+
+
+def plain_address(text: str) -> str:
+    """Return an address; that of IPv4 on a socket of IPv6 as IPv4."""
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
 def last_of(scope: Mapping[str, Any], name: bytes) -> str:
