@@ -16,7 +16,10 @@ FAST = Retry(1, base=0.1, jitter=False)
 
 app = App(
     name="shop",
-    breakers=[Breaker("smtp", failures=3, window="60s", open_for="10m")],
+    breakers=[
+        Breaker("smtp", failures=3, window="60s", open_for="10m"),
+        Breaker("carrier", failures=3, window="60s", open_for="10m"),
+    ],
 )
 
 
@@ -62,6 +65,11 @@ async def refund(order_id: int) -> None:
 @app.task(queue="mail", breaker="smtp", retry=5)
 async def send_mail(to: str) -> None:
     raise ConnectionRefusedError(f"the mail server is down, no mail to {to}")
+
+
+@app.task(queue="labels", breaker="carrier", retry=0)
+async def print_label(order_id: int) -> None:
+    raise OSError(f"the printer is out of paper, no label for {order_id}")
 
 
 @app.task(queue="imports", limits=[Concurrency(1, key="tenant")], timeout=3600)

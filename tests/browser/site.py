@@ -92,11 +92,20 @@ class Site:
         for process in self._processes:
             process.terminate()
         for process in self._processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
+            if not ended(process, 1.0):
+                process.terminate()  # a worker waits no more for its jobs
+            if not ended(process, 10.0):
                 process.kill()
                 process.wait()
+
+
+def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends within this time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def answers(address: str, process: subprocess.Popen[bytes]) -> bool:

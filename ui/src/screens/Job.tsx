@@ -29,7 +29,8 @@ export function Job({ name }: { name: string }) {
   const why = useData<Explanation>(found.data ? `jobs/${part(found.data.id)}/explain` : null, {}, { topics, keep: true });
   const job = found.data;
   useCrumb(job ? (job.task.split(".").at(-1) ?? job.task) : "");
-  if (!job && found.error) return <Problem error={found.error} retry={found.reload} />;
+  const isGone = found.error?.status === 404; // also when it was there a moment ago
+  if (found.error && (!job || isGone)) return <Problem error={found.error} retry={found.reload} />;
   if (!job) return found.isSlow ? <Skeleton /> : null;
   const reload = () => {
     found.reload();
@@ -209,9 +210,10 @@ function actsOf(job: JobDetail, reload: () => void): (verb: JobVerb) => void {
   return (verb) => {
     const why = refusal(verb) ?? job.actions[verb];
     if (why) return toast(why, { state: "off" });
-    const run = () => void actOnJob(verb, job.id, job.task).then((answer) => answer && reload());
-    if (verb !== "discard") return run();
-    openConfirm({ title: t("confirm.discard", { n: 1 }), children: <p>{t("confirm.discard.what")}</p>, yes: t("confirm.discard.yes", { n: 1 }), risk: true, onYes: run });
+    const run = (done: () => void) => void actOnJob(verb, job.id, job.task).then((answer) => answer && done());
+    if (verb !== "discard") return run(reload);
+    const leave = () => navigate(to("jobs", { q: "state:dead" })); // here is nothing any more
+    openConfirm({ title: t("confirm.discard", { n: 1 }), children: <p>{t("confirm.discard.what")}</p>, yes: t("confirm.discard.yes", { n: 1 }), risk: true, onYes: () => run(leave) });
   };
 }
 
