@@ -33,7 +33,11 @@ export function QueryBar({ query, label, placeholder, error, onChange }: QueryBa
   const tokens = terms(query);
   const items = useCompletion(tokens, text, isOpen);
   useKeys({ "/": () => input.current?.focus() });
-  useEffect(() => setText(""), [query]);
+  const next = useRef(""); // what to type on with, once the query has changed
+  useEffect(() => {
+    setText(next.current);
+    next.current = "";
+  }, [query]);
 
   const commit = (extra: string) => {
     setOpen(false);
@@ -50,12 +54,9 @@ export function QueryBar({ query, label, placeholder, error, onChange }: QueryBa
   };
   const drop = (i: number) => onChange(tokens.filter((_, n) => n !== i).join(" "));
   const edit = (i: number) => {
-    setText(tokens[i] ?? "");
+    next.current = tokens[i] ?? "";
     drop(i);
-    setTimeout(() => {
-      setText(tokens[i] ?? "");
-      input.current?.focus();
-    });
+    input.current?.focus();
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const chosen = items[at] ?? (event.key === "Tab" && text ? items[0] : undefined);

@@ -31,9 +31,10 @@ export function Queues() {
     id: (queue) => queue.name,
     onOpen: (queue) => toggleOpen(queue.name),
     keys: {
-      p: () => rows.current && pauseOrResume(rows.current, reload),
+      p: () => chosen && pauseOrResume(chosen, reload),
     },
   });
+  const chosen = rows.current ?? queues.find((queue) => queue.name === opened());
   return (
     <>
       <Head one title={t("nav.queues")} lede={data && ledeOf(queues)} />

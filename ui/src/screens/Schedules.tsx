@@ -28,8 +28,9 @@ export function Schedules() {
   const rows = useRows(schedules, {
     id: (schedule) => schedule.name,
     onOpen: (schedule) => toggleOpen(schedule.name),
-    keys: { p: () => rows.current && pauseOrResume(rows.current, reload) },
+    keys: { p: () => current && pauseOrResume(current, reload) },
   });
+  const current = rows.current ?? schedules.find((schedule) => schedule.name === chosen);
   return (
     <>
       <Head one title={t("nav.schedules")} lede={data && ledeOf(schedules)}>
