@@ -1,6 +1,7 @@
 """The calls that the dashboard's screens make, with parameters that change from call to call."""
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,9 +64,21 @@ class ScreenCall:
         return f"{self.route} {self.label}".rstrip()
 
     @property
-    def may_be_partial(self) -> bool:
-        """Whether a look that takes too long answers with a part."""
-        return "q" in self.parameters
+    def is_action(self) -> bool:
+        """Whether it is a step of an action, which may take longer: it counts exactly."""
+        return self.route == "/bulk/preview"
+
+    async def send(
+        self, client: httpx.AsyncClient, sample: Sample
+    ) -> tuple[httpx.Response, float]:
+        """Make the call; return the answer and the seconds that it took."""
+        path, given = self.path(sample)
+        began = time.perf_counter()
+        if self.is_action:
+            answer = await client.post(path, json=given)
+        else:
+            answer = await client.get(path, params=given)
+        return answer, time.perf_counter() - began
 
     def path(self, sample: Sample) -> tuple[str, dict[str, str]]:
         """Return the path below the mount, and the parameters."""
@@ -86,6 +99,13 @@ def query(label: str, text: str | Callable[[Sample], str]) -> list[ScreenCall]:
         ScreenCall("/jobs", label=label, q=text),
         ScreenCall("/jobs/count", label=label, q=text),
     ]
+
+
+PREVIEWS: tuple[tuple[str, str, str | Callable[[Sample], str]], ...] = (
+    ("dead of a task", "retry", lambda s: f"task:{s.task()}_or_fail"),
+    ("all dead", "discard", "state:dead"),
+    ("an argument", "retry", lambda s: f"args.customer:{s.customer()}"),
+)
 
 
 def days(sample: Sample) -> int:
@@ -149,6 +169,11 @@ CALLS: tuple[ScreenCall, ...] = (
     ScreenCall("/users"),
     ScreenCall("/tokens"),
     ScreenCall("/bulk"),
+    ScreenCall("/bulk/{run_id}", "bulk"),
+    *(
+        ScreenCall("/bulk/preview", label=name, verb=verb, q=q)
+        for name, verb, q in PREVIEWS
+    ),
 )
 # What no screen waits for: files, streams, the document of the API.
 OTHERS = frozenset({"/stream", "/poll", "/openapi.json", "/dead/export", "/scale"})
@@ -160,12 +185,14 @@ async def take_sample(client: httpx.AsyncClient, seed: int) -> Sample:
     for state in ("done", "dead", "ready", "running", "blocked"):
         answer = await client.get("/admin/jobs", params=of_state(state))
         found.names[state] = [each["id"] for each in items_of(answer)]
+    await run_in_bulk(client, found)
     for kind, path, key in (
         ("queue", "queues", "name"),
         ("task", "tasks", "name"),
         ("error", "errors", "fingerprint"),
         ("schedule", "schedules", "name"),
         ("plan", "plans", "id"),
+        ("bulk", "bulk", "id"),
         ("worker", "workers", "name"),
         ("limit", "limits", "name"),
         ("breaker", "breakers", "name"),
@@ -173,6 +200,17 @@ async def take_sample(client: httpx.AsyncClient, seed: int) -> Sample:
         answer = await client.get(f"/admin/{path}", params={"limit": "200"})
         found.names[kind] = [each[key] for each in items_of(answer)][:NAMES_KEPT]
     return found
+
+
+async def run_in_bulk(client: httpx.AsyncClient, sample: Sample) -> None:
+    """Retry one dead job in bulk, so that there is a run to show."""
+    if sample.names["dead"]:
+        query = f"id:{sample.names['dead'][-1]}"
+        body = {"verb": "retry", "q": query}
+        previewed = await client.post("/admin/bulk/preview", json=body)
+        if previewed.is_success:
+            chosen = {"preview": previewed.json()["preview"]}
+            await client.post("/admin/bulk", json=chosen)
 
 
 def of_state(state: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """`admin/overview`: the verdict, what needs attention, and the figures of the whole App."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -98,9 +99,9 @@ class Overview(Answer):
 async def show_overview(call: Viewer) -> Overview:
     """Return the state of the App; a user who is limited to queues sees only these."""
     figures, limited_to = call.site.figures, call.user.queues
-    counted = await figures.snapshot()
-    ended = await figures.ended(limited_to).read()
-    lists = await figures.lists.read()
+    counted, ended, lists = await asyncio.gather(
+        figures.snapshot(), figures.ended(limited_to).read(), figures.lists.read()
+    )
     changes: list[AuditLine] = []
     if limited_to is None:
         store = await call.store()
