@@ -4,7 +4,8 @@
  * Texts of jobs travel as JSON text: a browser would change big integers. */
 import type * as api from "./api";
 
-export type { Count, Me } from "./api";
+export type { BulkRun, Count, Me, SearchItem } from "./api";
+export type Preview = api.BulkPreviewView;
 export type Attention = api.AttentionItem;
 export type Progress = api.JobProgress;
 export type Job = api.JobItem;
@@ -51,32 +52,3 @@ export type State = (typeof STATES)[number];
 export type Role = "viewer" | "operator" | "admin";
 export type Time = string;
 
-export interface Preview {
-  preview: string;
-  verb: string;
-  count: number;
-  capped: boolean;
-  by_task: { task: string; count: number }[];
-  sampled: boolean;
-  needs: { type_count: boolean; admin: boolean };
-  about_seconds: number | null;
-}
-export interface BulkRun {
-  id: string;
-  verb: string;
-  q: string;
-  state: "running" | "stopping" | "stopped" | "done" | "failed";
-  done: number;
-  skipped: number;
-  failed: number;
-  expected: number;
-  started_at: Time;
-  ended_at: Time | null;
-  by: string;
-}
-
-export interface SearchItem {
-  kind: string;
-  text: string;
-  href: string;
-}

@@ -128,6 +128,7 @@ export function confirmBulk(found: Preview, onDone: () => void): void {
     children: (
       <>
         {verb && <p>{verb}</p>}
+        {found.capped && <p>{t("bulk.capped", { n: found.count })}</p>}
         {found.needs.admin && !isAtLeast("admin") && <p class="note">{t("bulk.needs_admin")}</p>}
         <ByTask tasks={found.by_task} sampled={found.sampled} seconds={found.about_seconds} />
       </>

@@ -154,7 +154,7 @@ function useSearch(query: string): Item[] {
     const abort = new AbortController();
     const timer = setTimeout(() => {
       get<{ items: SearchItem[] }>("search", { q: query }, abort.signal).then(
-        (found) => setItems(found.items.filter((each) => each.kind !== "page").map(itemOf)),
+        (found) => setItems(found.items.map(itemOf)),
         () => setItems([]), // Enter still searches the jobs
       );
     }, SEARCH_MS);

@@ -1,19 +1,17 @@
 /** One group of errors, beside the list: where it happens, an example, what to do. */
 import { change } from "../../data/act";
-import { part, send } from "../../data/client";
-import type { ErrorGroupDetail, Preview } from "../../data/schema";
-import { asApiError, useData } from "../../data/use";
+import { part } from "../../data/client";
+import type { ErrorGroupDetail } from "../../data/schema";
+import { useData } from "../../data/use";
 import { formatCount } from "../../format";
 import { Act, Copy } from "../../parts/actions";
 import { Ago, Name, StateMark, TaskName } from "../../parts/basics";
 import { By } from "../../parts/By";
 import { Fact } from "../../parts/bits";
-import { confirmBulk, openConfirm } from "../../parts/Confirm";
+import { actOnMatching, openConfirm } from "../../parts/Confirm";
 import { Problem } from "../../parts/states";
-import { toastError } from "../../parts/toasts";
 import { Frames } from "../../parts/Traceback";
 import { to, toOne } from "../../router";
-import { quoted } from "../../query";
 import { rich, t } from "../../text";
 
 interface GroupProps {
@@ -56,20 +54,20 @@ export function Group({ fingerprint, reload }: GroupProps) {
           </p>
         )}
         <div class="btns act">
-          <Act verb="retry" kind="pri" icon="retry" refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => void actOnGroup(path, "retry", done)}>
+          <Act verb="retry" kind="pri" icon="retry" refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => actOnGroup(group, "retry", done)}>
             {t("errors.retry", { count: formatCount(group.dead) })}
           </Act>
           <Act verb="mute_error" icon="mute" onClick={() => mute(path, group, done)}>
             {t(group.muted ? "errors.unmute" : "errors.mute")}
           </Act>
-          <Act verb="discard" kind="risk" icon="x" square label={t("act.discard")} refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => void actOnGroup(path, "discard", done)} />
+          <Act verb="discard" kind="risk" icon="x" square label={t("act.discard")} refused={group.dead === 0 ? t("errors.no_dead") : null} onClick={() => actOnGroup(group, "discard", done)} />
         </div>
       </section>
       <section>
         <dl class="dl">
           <Fact name={t("col.attempts")}>{formatCount(group.count)}</Fact>
           <Fact name={t("kpi.dead")}>
-            <a class="a" href={to("jobs", { q: `state:dead error:${quoted(group.type)}` })}>
+            <a class="a" href={to("jobs", { q: deadOf(group) })}>
               {formatCount(group.dead)}
             </a>
           </Fact>
@@ -129,12 +127,13 @@ export function Group({ fingerprint, reload }: GroupProps) {
   );
 }
 
-async function actOnGroup(path: string, verb: "retry" | "discard", done: () => void): Promise<void> {
-  try {
-    confirmBulk(await send<Preview>("POST", `${path}/${verb}`), done);
-  } catch (error) {
-    toastError(asApiError(error));
-  }
+function deadOf(group: ErrorGroupDetail): string {
+  return `state:dead group:${group.fingerprint}`;
+}
+
+/** Act on the dead jobs of a group. */
+function actOnGroup(group: ErrorGroupDetail, verb: "retry" | "discard", done: () => void): void {
+  void actOnMatching({ verb, q: deadOf(group) }, done);
 }
 
 function mute(path: string, group: ErrorGroupDetail, done: () => void): void {

@@ -10,7 +10,7 @@ import { Act } from "../../parts/actions";
 import { Ago, Name, Num, StateMark } from "../../parts/basics";
 import { openConfirm } from "../../parts/Confirm";
 import { Icon } from "../../parts/Icon";
-import { t } from "../../text";
+import { rich, t } from "../../text";
 
 const HISTORY_SECONDS = 3 * 3600;
 
@@ -147,7 +147,7 @@ function History({ breaker }: { breaker: Breaker }) {
 
 function noteOf(breaker: Breaker): ComponentChildren {
   if (breaker.state === "half_open") return t("breakers.probes", { n: breaker.probes });
-  if (breaker.until) return <>{t("breakers.until")} <Ago at={breaker.until} /></>;
+  if (breaker.until) return rich("breakers.until", { time: <Ago at={breaker.until} /> });
   return "";
 }
 
