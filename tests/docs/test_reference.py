@@ -24,6 +24,7 @@ from durio.cli.main import COMMANDS, commands, exit_code_of
 from durio.model import errors, settings
 from durio.model.job import State
 from durio.model.options import OPTIONS
+from durio.model.query_keys import KEYS
 from durio.model.transitions import LEGAL
 from durio.stores.postgres import schema_status
 from durio.stores.postgres.driver import Connector
@@ -313,12 +314,25 @@ def help_of(called: str, command: click.Command) -> Iterator[str]:
     yield from (f"## {called}", "", "```text", *lines, "```", "")
 
 
+# --- the query language
+
+
+def made_query_keys() -> Iterator[str]:
+    yield "| key | meaning | example | |"
+    yield "|---|---|---|---|"
+    for key in KEYS.values():
+        name = f"{key.name}.PATH" if key.has_path else key.name
+        indexed = "indexed" if key.is_indexed else ""
+        yield f"| `{name}` | {key.about} | `{key.example}` | {indexed} |"
+
+
 # --- keeping them true
 
 MAKE: dict[str, Callable[[], Iterator[str]]] = {
     "settings": made_settings,
     "options": made_options,
     "errors": made_errors,
+    "query_keys": made_query_keys,
     "telemetry": made_telemetry,
     "job_fields": made_job_fields,
     "states": made_states,

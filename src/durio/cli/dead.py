@@ -21,11 +21,18 @@ from durio.cli.dead_letter_file import (
     restore,
     write_dead_letters,
 )
-from durio.cli.filters import Filters, filter_options, find, page_options
+from durio.cli.filters import (
+    Filters,
+    filter_options,
+    filter_words,
+    find,
+    page_options,
+)
 from durio.cli.job_output import attempt_text, rows_of, short_error, show_job
 from durio.cli.main import keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
 from durio.cli.prompts import BY_OPTION, operator
+from durio.cli.query_words import QueryCommand
 from durio.cli.table import Column
 from durio.client.job_view import arguments_of
 from durio.model.errors import UsageError
@@ -74,8 +81,8 @@ def command() -> None:
 # --- list and show
 
 
-@command.command("ls")
-@filter_options
+@command.command("ls", cls=QueryCommand)
+@filter_words
 @page_options
 @list_options
 @keep_lines
@@ -92,6 +99,9 @@ def list_dead(
     Examples:
       durio dead ls --task send --error timeout --older 1h
       durio dead ls --reason exhausted --newer 2d --json | jq -r '.jobs[].id'
+      durio dead ls queue:mail args.user:42 -error:timeout
+
+    Words are a query: see docs/reference/query-language.md.
 
     With --json: {"jobs": [...], "cursor"}. A job has the fields of `durio jobs ls`, and
     {"args", "kwargs", "retried"}; "cursor" is null on the last page.
@@ -100,7 +110,7 @@ def list_dead(
     async def ask(
         app: App, scope: str | None
     ) -> tuple[Page, float, list[dict[str, Any]]]:
-        page = await find(app, await filters.query(app, scope), limit, cursor)
+        page = await find(app, filters, scope, limit, cursor)
         rows = await rows_of(app, page.jobs)
         pairs = zip(page.jobs, rows, strict=True)
         return page, app.now(), [{**row, **dead_row(job)} for job, row in pairs]
@@ -156,7 +166,7 @@ def show_dead(*, selection: AppSelection, job_id: str) -> None:
 # --- retry and discard
 
 
-@command.command("retry")
+@command.command("retry", cls=QueryCommand)
 @filter_options
 @bulk_options
 @click.option(
@@ -218,7 +228,7 @@ def retry_dead(
     return act_on_selected(selection, bulk, "retry")
 
 
-@command.command("discard")
+@command.command("discard", cls=QueryCommand)
 @filter_options
 @bulk_options
 @selection_options
@@ -248,8 +258,8 @@ def discard_dead(*, selection: AppSelection, bulk: BulkSelection) -> int:
 # --- export and import
 
 
-@command.command("export")
-@filter_options
+@command.command("export", cls=QueryCommand)
+@filter_words
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), metavar="FILE",
     help="A new file (default: standard output).",
@@ -281,9 +291,9 @@ def export_dead(
         )
 
     async def ask(app: App) -> int:
-        query = await filters.query(app, app.name)
+        search, _ = await filters.search(app, app.name)
         with open_output(output) as stream:
-            return await write_dead_letters(app, query, stream)
+            return await write_dead_letters(app, search, stream)
 
     jobs = selection.run(ask)
     if selection.is_json:

@@ -5,7 +5,7 @@ Also `durio dead retry --edit|--args`, which retries one job with other argument
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -28,6 +28,7 @@ from durio.cli.prompts import (
     operator,
     show_summary,
 )
+from durio.cli.query_words import are_query
 from durio.cli.responses import (
     act_on_jobs,
     plan_fields,
@@ -37,19 +38,17 @@ from durio.cli.responses import (
     wrong_app_errors,
 )
 from durio.client.bulk import CountedJobs
-from durio.client.job_query import query_for
+from durio.client.job_query import count_to_act, refuse_unknown_names
 from durio.client.job_view import arguments_of, options_of
 from durio.client.plan_retry import NodeRetry, resume_plans
 from durio.client.refused_actions import not_dead
 from durio.model.errors import InvalidArguments, UsageError
 from durio.model.ids import id_text
 from durio.model.job import DEAD, STATE_BY_CODE, StoredJob
-from durio.ports.browse import Query
 from durio.ports.control import (
     ACTION_OF_VERB,
     Acted,
     AuditNote,
-    Counted,
     RetryJobs,
     Verb,
 )
@@ -81,20 +80,28 @@ class BulkSelection:
     dry_run: bool
     by: str | None
 
+    def __post_init__(self) -> None:
+        """Take arguments that are no ids as a query."""
+        if are_query(self.job_ids):
+            filters = replace(self.filters, words=tuple(self.job_ids))
+            object.__setattr__(self, "filters", filters)
+            object.__setattr__(self, "job_ids", ())
+
     def check(self) -> None:
         """Require exactly one of ids, filters and --all."""
         is_filtered = not self.filters.is_empty()
         if self.job_ids and (is_filtered or self.everything or self.limit):
             raise UsageError(
                 "ids and filters are both given",
-                cure="Name the jobs by id, or choose them by filters.",
+                cure="Name the jobs by id, or choose them by filters or a query.",
             )
         if self.everything and is_filtered:
             raise UsageError("--all and filters are both given", cure="Give one.")
         if not (self.job_ids or is_filtered or self.everything):
             raise UsageError(
                 f"{self.filters.jobs_text(0)} are chosen",
-                cure="Give ids, filters such as --task, or --all.",
+                cure="Give ids, filters such as --task, a query such as state:dead, or "
+                "--all.",
             )
 
 
@@ -103,7 +110,7 @@ def bulk_options_for(all_help: str, limit_help: str) -> Decorator:
     return grouped_options(
         "bulk",
         BulkSelection,
-        click.argument("job_ids", metavar="[ID]...", nargs=-1),
+        click.argument("job_ids", metavar="[ID|QUERY]...", nargs=-1),
         click.option("--all", "everything", is_flag=True, help=all_help),
         click.option("--limit", type=click.IntRange(1), metavar="N", help=limit_help),
         YES_OPTION,
@@ -126,30 +133,33 @@ def act_on_selected(selection: AppSelection, bulk: BulkSelection, verb: Verb) ->
     if bulk.job_ids:
         return act_on_ids(selection, bulk, verb)
 
-    async def count(app: App) -> tuple[Counted, Query, str]:
-        asked = await bulk.filters.query(app, app.name)
-        query = query_for(ACTION_OF_VERB[verb], asked)
-        whose = "" if selection.scope(app) else f" in App {app.name}"
-        return await (await app.store()).count(query), query, whose
+    async def count(app: App) -> tuple[CountedJobs, str]:
+        search, _ = await bulk.filters.search(app, app.name)
+        store = await app.store()
+        found = await count_to_act(store, ACTION_OF_VERB[verb], search)
+        if not found.limit:
+            await refuse_unknown_names(app, store, found.query)
+        return found, "" if selection.scope(app) else f" in App {app.name}"
 
-    counted, query, whose = selection.run(count)
-    jobs = counted.jobs if bulk.limit is None else min(counted.jobs, bulk.limit)
+    chosen, whose = selection.run(count)
+    counted = chosen.limit
+    jobs = counted if bulk.limit is None else min(counted, bulk.limit)
     which = f"{bulk.filters.text()}{whose}"
     jobs_text = f"{bulk.filters.jobs_text(jobs)}{which}"
     if not jobs or bulk.dry_run:
         more = {"alone": 0} if verb == "retry" and not bulk.dry_run else {}
         return show_summary(
-            selection, counted.jobs, jobs_text, dry_run=bulk.dry_run, more=more
+            selection, counted, jobs_text, dry_run=bulk.dry_run, more=more
         )
     confirm(f"{jobs_text} {VERB_TEXTS[verb][0]}", yes=bulk.yes)
-    chosen = CountedJobs(query, counted.mark, jobs)
+    chosen = chosen._replace(limit=jobs)
     done = act_on_counted(selection, ACTION_OF_VERB[verb], chosen, verb, bulk.by)
     words = f"{bulk.filters.jobs_text(done.jobs)}{which} {VERB_TEXTS[verb][1]}"
     words += done.alone_text() + done.held_text(verb)
     if others := jobs - done.jobs - done.held:
         words += f"; {others} not: {SKIPPED_REASONS[verb]}"
     more = {"alone": done.alone} if verb == "retry" else {}
-    return show_summary(selection, counted.jobs, words, done, more=more)
+    return show_summary(selection, counted, words, done, more=more)
 
 
 # --- chosen by id

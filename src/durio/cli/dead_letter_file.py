@@ -23,6 +23,7 @@ import msgspec
 from durio.app.app import App
 from durio.cli.filters import PAGE_MAX
 from durio.client.bulk import STEP_JOBS
+from durio.client.job_search import JobSearch, LookBounds, next_jobs
 from durio.model.codec import decode
 from durio.model.errors import DurioError, UsageError
 from durio.model.failure import Failure
@@ -30,7 +31,6 @@ from durio.model.ids import id_bytes, id_text
 from durio.model.job import DEAD, PRIORITY_MAX, StoredJob, utc_datetime
 from durio.model.names import check_app, check_name, lane, namespace_of, queue_of
 from durio.model.options import row_options
-from durio.ports.browse import Query
 from durio.ports.control import AuditNote
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
@@ -293,24 +293,23 @@ def open_output(output: str | None) -> Generator[BinaryIO]:
         raise
 
 
-async def write_dead_letters(app: App, query: Query, stream: BinaryIO) -> int:
+async def write_dead_letters(app: App, search: JobSearch, stream: BinaryIO) -> int:
     jobs = 0
-    async for record in find_dead_letters(app, query):
+    async for record in find_dead_letters(app, search):
         stream.write(encode_line(record) + b"\n")
         jobs += 1
     stream.flush()
     return jobs
 
 
-async def find_dead_letters(app: App, query: Query) -> AsyncIterator[StoredJob]:
+async def find_dead_letters(app: App, search: JobSearch) -> AsyncIterator[StoredJob]:
     """Read page by page, so that memory use stays limited."""
-    store = await app.store()
-    cursor: str | None = None
+    store, cursor = await app.store(), None
     while True:
-        page = await store.find(query, limit=PAGE_MAX, cursor=cursor)
-        for record in page.jobs:
+        bounds = LookBounds(app.clock)
+        jobs, cursor = await next_jobs(store, search, cursor, PAGE_MAX, bounds)
+        for record in jobs:
             yield record
-        cursor = page.cursor
         if cursor is None:
             return
 

@@ -1,13 +1,23 @@
 """Filters for jobs from the command line, as a query and as text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from durio.app.app import App
 from durio.cli.apps import grouped_options, with_options
 from durio.cli.known_names import stored_lane, stored_task
+from durio.cli.query_words import QUERY_ARGUMENT, query_of
 from durio.client.job_filter import REASONS, JobFilter
+from durio.client.job_query import refuse_unknown_names
+from durio.client.job_search import (
+    JobSearch,
+    LookBounds,
+    SearchScope,
+    cursor_of,
+    next_jobs,
+    prepare_search,
+)
 from durio.model.job import State, StoredJob
 from durio.model.quantities import counted
 from durio.ports.browse import Page, Query
@@ -27,26 +37,44 @@ class Filters:
     older: str | None
     newer: str | None
     states: tuple[str, ...] | None = None  # None: dead letters only; (): every state
+    words: tuple[str, ...] = ()  # in the query language
 
     def is_empty(self) -> bool:
-        return not any(getattr(self, name) is not None for name in NARROWING) and (
-            not self.states
+        is_plain = not any(getattr(self, name) is not None for name in NARROWING)
+        return is_plain and not self.states and not query_of(self.words).terms
+
+    async def search(
+        self, app: App, scope: str | None, cursor: str | None = None
+    ) -> tuple[JobSearch, str | None]:
+        """Return the search for jobs that match, and where its cursor goes on.
+
+        Raises for names that nothing has.
+        """
+        text, filters = query_of(self.words), self._filters()
+        queue, task = self.queue, self.task
+        stored = None if queue is None else await stored_lane(app, queue, scope)
+        name = None if task is None else await stored_task(app, task, scope)
+
+        def base(now: float) -> Query:
+            query = filters.store_query(
+                app=app.name, namespace=scope, now=now, dashes="--"
+            )
+            return query._replace(lane=stored, task=name)
+
+        base(app.now())  # raises here for a filter that cannot be
+        within = SearchScope(scope, base, repr(replace(self, words=())))
+        store = await app.store()
+        return await prepare_search(
+            store, text, within, now=app.now(), cursor=cursor if text.terms else None
         )
 
-    async def query(self, app: App, scope: str | None) -> Query:
-        """Return the query for jobs that match now; raises for names that nothing has."""
-        state = ("dead",) if self.states is None else self.states or None
-        query = JobFilter(
-            state=state,
+    def _filters(self) -> JobFilter:
+        return JobFilter(
+            state=("dead",) if self.states is None else self.states or None,
             error=self.error,
             reason=self.reason,
             older=self.older,
             newer=self.newer,
-        ).store_query(app=app.name, namespace=scope, now=app.now(), dashes="--")
-        queue, task = self.queue, self.task
-        return query._replace(
-            lane=None if queue is None else await stored_lane(app, queue, scope),
-            task=None if task is None else await stored_task(app, task, scope),
         )
 
     def text(self) -> str:
@@ -57,9 +85,10 @@ class Filters:
         why += [f"error ~{self.error}"] if self.error else []
         ages = [f"{n} than {v}" for n in ("older", "newer") if (v := getattr(self, n))]
         joined = ", ".join(whose + why + ages)
-        return (
-            f" {'of ' if whose else 'with ' if why else ''}{joined}" if joined else ""
-        )
+        query = f" matching {query_of(self.words)}" if self.words else ""
+        if not joined:
+            return query
+        return f" {'of ' if whose else 'with ' if why else ''}{joined}{query}"
 
     def jobs_text(self, jobs: int) -> str:
         """Return a number of jobs as text: `3 dead letters`, `1 job`, `no jobs`."""
@@ -78,9 +107,7 @@ ERROR_OPTION = click.option(
 REASON_OPTION = click.option(
     "--reason", type=click.Choice(REASONS), help="Only jobs that died for this reason."
 )
-filter_options = grouped_options(
-    "filters",
-    Filters,
+DEAD_FILTERS = (
     TASK_OPTION,
     QUEUE_OPTION,
     ERROR_OPTION,
@@ -96,9 +123,7 @@ filter_options = grouped_options(
         help="Only jobs that died within this time, such as 1h or 2d.",
     ),
 )
-job_filter_options = grouped_options(
-    "filters",
-    Filters,
+JOB_FILTERS = (
     click.option(
         "--state",
         "states",
@@ -123,6 +148,13 @@ job_filter_options = grouped_options(
 )
 
 
+filter_options = grouped_options("filters", Filters, *DEAD_FILTERS)
+job_filter_options = grouped_options("filters", Filters, *JOB_FILTERS)
+# For commands that take no ids.
+filter_words = grouped_options("filters", Filters, QUERY_ARGUMENT, *DEAD_FILTERS)
+job_filter_words = grouped_options("filters", Filters, QUERY_ARGUMENT, *JOB_FILTERS)
+
+
 LIMIT_OPTION = click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),
@@ -141,14 +173,20 @@ CURSOR_OPTION = click.option(
 page_options = with_options(LIMIT_OPTION, CURSOR_OPTION)
 
 
-async def find(app: App, query: Query, limit: int, cursor: str | None) -> Page:
+async def find(
+    app: App, filters: Filters, scope: str | None, limit: int, cursor: str | None
+) -> Page:
     """Read pages until `limit` jobs are found or none is left."""
-    store = await app.store()
-    found: list[StoredJob] = []
+    search, inner = await filters.search(app, scope, cursor)
+    if not search.text.terms:  # a cursor is that of the store
+        inner = cursor
+    store, found = await app.store(), list[StoredJob]()
     while True:
-        wanted = min(limit - len(found), PAGE_MAX)
-        page = await store.find(query, limit=wanted, cursor=cursor)
-        found += page.jobs
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            return Page(found, cursor)
+        bounds, room = LookBounds(app.clock), min(limit - len(found), PAGE_MAX)
+        jobs, inner = await next_jobs(store, search, inner, room, bounds)
+        found += jobs
+        if inner is None or len(found) >= limit:
+            break
+    if not found and search.text.terms and scope is not None:
+        await refuse_unknown_names(app, store, search.query)
+    return Page(found, cursor_of(search, inner) if search.text.terms else inner)

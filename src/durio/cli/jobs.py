@@ -7,13 +7,22 @@ import click
 from durio.app.app import App
 from durio.cli.apps import AppSelection, ListSelection, list_options, selection_options
 from durio.cli.dead_actions import BulkSelection, act_on_selected, job_bulk_options
-from durio.cli.filters import Filters, find, job_filter_options, page_options
+from durio.cli.filters import (
+    Filters,
+    find,
+    job_filter_options,
+    job_filter_words,
+    page_options,
+)
 from durio.cli.job_ids import job_by_id
 from durio.cli.job_output import attempt_text, rows_of, short_error, show_job
 from durio.cli.jobs_rename import rename_jobs
 from durio.cli.main import keep_lines
 from durio.cli.output import age, show_json, show_table, show_text
+from durio.cli.query_words import QueryCommand
 from durio.cli.table import Column
+from durio.client.job_search import COUNT_MAX, SearchCount, count_jobs
+from durio.model.job import STATE_BY_CODE
 from durio.ports.browse import Page
 
 COLUMNS = (
@@ -28,12 +37,14 @@ COLUMNS = (
 )
 
 
-@click.group("jobs", short_help="List, show, retry, cancel, run, discard, rename jobs.")
+@click.group(
+    "jobs", short_help="List, count, show, retry, cancel, run, discard, rename jobs."
+)
 @keep_lines
 def command() -> None:
     r"""List, show, retry, cancel, run, discard and rename jobs.
 
-    Choose jobs by id or by filters. A change of several jobs is counted exactly and
+    Choose jobs by id, by filters or by a query. A change of several jobs is counted exactly and
     confirmed first. A prefix of an id is enough if it has at least 8 digits and is
     unique. Changes are recorded: `durio audit ls`.
 
@@ -46,8 +57,8 @@ def command() -> None:
     """
 
 
-@command.command("ls")
-@job_filter_options
+@command.command("ls", cls=QueryCommand)
+@job_filter_words
 @page_options
 @list_options
 @keep_lines
@@ -65,6 +76,9 @@ def list_jobs(
       durio jobs ls --state dead --task send_receipt
       durio jobs ls --state ready --state running --queue mail --limit 200
       durio jobs ls --json --state dead | jq -r '.jobs[].id' | xargs durio jobs retry
+      durio jobs ls state:dead queue:mail -task:send_* args.user:42 'age:>1h'
+
+    Words are a query: see docs/reference/query-language.md. It may stand beside options.
 
     With --json: {"jobs": [...], "cursor"}. A job has {"id", "namespace", "task", "queue",
     "priority", "state", "attempt", "max_attempts", "created_at", "run_at",
@@ -75,7 +89,7 @@ def list_jobs(
     async def ask(
         app: App, scope: str | None
     ) -> tuple[Page, float, list[dict[str, Any]]]:
-        page = await find(app, await filters.query(app, scope), limit, cursor)
+        page = await find(app, filters, scope, limit, cursor)
         return page, app.now(), await rows_of(app, page.jobs)
 
     page, now, rows = selection.run_list(ask)
@@ -86,6 +100,42 @@ def list_jobs(
     show_table(COLUMNS, [cells(row, now) for row in rows], none)
     if page.cursor is not None:
         show_text(f"more: --cursor {page.cursor}")
+
+
+@command.command("count", cls=QueryCommand)
+@job_filter_words
+@list_options
+@keep_lines
+def count_matching(*, selection: ListSelection, filters: Filters) -> None:
+    r"""Count jobs by state: exact to 10,000, and for at most a second.
+
+    \b
+    Examples:
+      durio jobs count
+      durio jobs count state:dead 'error:"timed out"'
+
+    With --json: {"count", "capped", "partial", "by_state"}. "capped": there are more.
+    "partial": the count took too long; there may be more.
+    """
+
+    async def ask(app: App, scope: str | None) -> SearchCount:
+        search, _ = await filters.search(app, scope)
+        return await count_jobs(await app.store(), app.clock, search)
+
+    found = selection.run_list(ask)
+    by_state = {
+        STATE_BY_CODE[code].value: min(jobs, COUNT_MAX)
+        for code, jobs in found.by_state.items()
+    }
+    if selection.is_json:
+        capped, partial = found.is_capped, found.is_partial
+        counts = {"count": found.jobs, "capped": capped, "partial": partial}
+        show_json({**counts, "by_state": by_state})
+        return
+    more = "more than " if found.is_capped else "at least " if found.is_partial else ""
+    states = ", ".join(f"{jobs} {state}" for state, jobs in by_state.items())
+    text = f"{more}{filters.jobs_text(found.jobs)}{filters.text()}"
+    show_text(f"{text}: {states}" if states else text)
 
 
 def cells(row: dict[str, Any], now: float) -> list[Any]:
@@ -127,7 +177,7 @@ def show_one(*, selection: AppSelection, job_id: str) -> None:
 # --- acting on jobs
 
 
-@command.command("retry")
+@command.command("retry", cls=QueryCommand)
 @job_filter_options
 @job_bulk_options
 @selection_options
@@ -141,6 +191,7 @@ def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     Examples:
       durio jobs retry 0198c2f4-7a31-7c1e-8b8e-2f6d0c1b9a55
       durio jobs retry --state cancelled --task send --newer 1h
+      durio jobs retry state:dead queue:mail args.tenant:acme --dry-run
 
     A job of a failed plan resumes its plan. If the plan is gone, or was cancelled, the
     job runs alone, and the answer says so.
@@ -154,7 +205,7 @@ def retry_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     return act_on_selected(selection, bulk, "retry")
 
 
-@command.command("cancel")
+@command.command("cancel", cls=QueryCommand)
 @job_filter_options
 @job_bulk_options
 @selection_options
@@ -178,7 +229,7 @@ def cancel_jobs(*, selection: AppSelection, bulk: BulkSelection) -> int:
     return act_on_selected(selection, bulk, "cancel")
 
 
-@command.command("run")
+@command.command("run", cls=QueryCommand)
 @job_filter_options
 @job_bulk_options
 @selection_options
@@ -202,7 +253,7 @@ def run_jobs_now(*, selection: AppSelection, bulk: BulkSelection) -> int:
     return act_on_selected(selection, bulk, "run_now")
 
 
-@command.command("discard")
+@command.command("discard", cls=QueryCommand)
 @job_filter_options
 @job_bulk_options
 @selection_options

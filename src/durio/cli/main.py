@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "jobs": (
         "durio.cli.jobs",
-        "List, show, retry, cancel, run, discard, rename jobs.",
+        "List, count, show, retry, cancel, run, discard, rename jobs.",
     ),
     "why": ("durio.cli.why", "Say why a job does not run, or how it ended."),
     "plans": ("durio.cli.plans", "List, show, cancel and retry plans."),
