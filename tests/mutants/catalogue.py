@@ -1,6 +1,7 @@
 """All mutants, by name."""
 
 from tests.mutants import (
+    access,
     batches,
     bounds,
     breakers,
@@ -37,6 +38,7 @@ ABOVE = (
     control,
     error_groups,
     why,
+    access,
 )
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant for chapter in (*STORES, *ABOVE) for mutant in chapter.PLANTED

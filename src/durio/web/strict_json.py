@@ -9,7 +9,8 @@ from durio.web.problems import Refusal
 DEPTH_MAX = 64
 OPENING = b"[{"
 NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+# It also matches a string without an end: it must not be tried again from inside.
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 def check_json(body: bytes) -> None:
