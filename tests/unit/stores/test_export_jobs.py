@@ -198,7 +198,7 @@ def test_drain_commands_every_worker(path: Path) -> None:
         renewed = await store.renew(worker, 60.0)
         assert [command.verb for command in renewed.commands] == ["drain"]
         (line,) = await store.audit(None, limit=9)
-        assert line[1:] == ("me", "drain", f"worker {worker}", 0)
+        assert line[1:5] == ("me", "drain", f"worker {worker}", 0)
 
     run_story(path, story)
 

@@ -61,7 +61,7 @@ def test_an_older_file_is_upgraded_with_its_jobs(tmp_path: Path) -> None:
     async def story(store: SqliteStore) -> None:
         status = await store.migration_status()
         assert [name[:4] for name in status.applied] == [
-            f"000{number}" for number in range(1, 6)
+            f"000{number}" for number in range(1, 7)
         ]
         states = await store.states(IDS)
         assert [states[i] for i in IDS] == [READY, DONE, DEAD, READY]
