@@ -1,4 +1,4 @@
-"""Actions on queues, error groups, limits, breakers, plans and workers."""
+"""Actions on queues."""
 
 from playwright.sync_api import expect
 
