@@ -22,7 +22,7 @@ const TOPICS_MAX = 16;
 const POLL_MS = 5000;
 const RETRY_MS = [500, 1000, 2000, 5000, 10_000];
 const POLLS_PER_TRY = 12; // then the stream is tried again
-const SETTLE_MS = 60; // screens mount and unmount together
+const SETTLE_MS = 250; // screens mount and unmount together
 
 /** Everything changed, as far as the page can know. */
 export const ALL = "*";

@@ -1,6 +1,7 @@
 /** Data of the API in a component: read, kept while it is read again, live. */
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { formatCount } from "../format";
 import { ApiError, get, login, type Page, type Values } from "./client";
 import { listen } from "./live";
 
@@ -81,8 +82,8 @@ export interface List<T> {
   partial: boolean;
   hasMore: boolean;
   isMore: boolean;
-  /** Rows that came since the list was shown. */
-  fresh: number;
+  /** Rows that came since the list was shown, as text; empty: none. */
+  fresh: string;
   /** The rows are those of the query before. */
   isOld: boolean;
   more: () => void;
@@ -165,7 +166,7 @@ export function useList<T>(path: string, values: Values, options: ListOptions<T>
     partial: mine?.partial ?? false,
     hasMore: mine?.cursor != null,
     isMore,
-    fresh,
+    fresh: freshText(fresh, newest),
     isOld: shown !== null && shown.key !== key,
     more: () => {
       if (!mine?.cursor || isMore) return;
@@ -220,6 +221,12 @@ export function asApiError(error: unknown): ApiError {
     return error;
   }
   return new ApiError(0, "page", error instanceof Error ? error.message : String(error), "", "");
+}
+
+/** Return how many rows are new; when the whole page is, there may be more. */
+function freshText<T>(fresh: number, newest: Page<T> | null): string {
+  if (fresh === 0 || newest === null) return "";
+  return formatCount({ count: fresh, capped: fresh === newest.items.length && newest.cursor !== null });
 }
 
 /** Tell whether the same request may work a little later. */

@@ -57,10 +57,10 @@ export function Dead() {
         <div>
           <div class="ch lh">
             <b>{t("dead.shown", { n: jobs.length })}</b>
-            {list.fresh > 0 ? (
+            {list.fresh ? (
               <button type="button" class="pill" onClick={list.showFresh}>
                 <Icon name="up" />
-                {t("list.fresh", { n: list.fresh })}
+                {t("list.fresh", { count: list.fresh })}
               </button>
             ) : (
               <span class="q3">{t("dead.order")}</span>

@@ -61,10 +61,10 @@ export function Jobs() {
       <Facets q={q} counts={counts.data} />
       <div class="listtop">
         <span>{total === null ? "" : t("jobs.order", { count: formatCount(total) })}</span>
-        {list.fresh > 0 && (
+        {list.fresh && (
           <button type="button" class="pill" onClick={list.showFresh}>
             <Icon name="up" />
-            {t("list.fresh", { n: list.fresh })}
+            {t("list.fresh", { count: list.fresh })}
           </button>
         )}
       </div>

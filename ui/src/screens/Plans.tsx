@@ -30,10 +30,10 @@ export function Plans() {
             {t(`plan.state.${each}`)}
           </a>
         ))}
-        {list.fresh > 0 && (
+        {list.fresh && (
           <button type="button" class="end" onClick={list.showFresh}>
             <Icon name="up" />
-            {t("list.fresh", { n: list.fresh })}
+            {t("list.fresh", { count: list.fresh })}
           </button>
         )}
       </div>
