@@ -12,6 +12,8 @@ from durio.queues import Queue
 from durio.web import User
 from tests.unit.app.app_harness import drained, record_of, records, virtual, working
 from tests.web.browser import browser, dashboard
+from tests.web.logins import token_of
+from tests.web.test_tokens import bearer
 
 ADMIN = User("ann", "admin")
 OPERATOR = User("olga", "operator")
@@ -284,3 +286,22 @@ async def test_options_are_checked(app: App):
         answer = await client.post("/admin/jobs", json={**body, "what": 1})
         assert answer.status_code == 422
     assert await records(app) == []
+
+
+@virtual(name="shop")
+async def test_a_token_to_enqueue_is_for_its_tasks_only(app: App):
+    await dead(app)
+    tokens = {
+        "own": await token_of(
+            app, role=None, purposes=("enqueue",), tasks=("shop.send",)
+        ),
+        "other": await token_of(
+            app, role=None, purposes=("enqueue",), tasks=("shop.x",)
+        ),
+        "metrics": await token_of(app, role=None, purposes=("metrics",)),
+    }
+    body = {"task": "send", "kwargs_json": '{"to": "eve"}'}
+    for name, status in {"own": 201, "other": 403, "metrics": 403}.items():
+        async with browser(dashboard(app), headers=bearer(tokens[name])) as client:
+            assert (await client.post("/admin/jobs", json=body)).status_code == status
+            assert (await client.get("/admin/jobs")).status_code == 403

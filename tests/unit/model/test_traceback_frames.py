@@ -6,7 +6,7 @@ import pytest
 
 from durio.model.failure import failure_of
 from durio.model.retry import Retry, retry_in_words
-from durio.model.traceback_frames import frames_of
+from durio.model.traceback_frames import cause_of, frames_of
 
 
 def outer() -> None:
@@ -73,3 +73,10 @@ def test_a_retry_policy_in_words() -> None:
     assert retry_in_words(Retry(1, base=5, jitter=False)) == "1 retry, after 5 s"
     text = retry_in_words(Retry(8, base="10s", max_delay="1h"))
     assert text == "8 retries, after 10 s, 20 s, 40 s, ... at most 60 min, with jitter"
+
+
+def test_the_cause_is_the_error_before() -> None:
+    assert cause_of(traceback_of(outer)) == "ValueError: first"
+    assert cause_of("Traceback (most recent call last):\nValueError: x") is None
+    marker = "During handling of the above exception, another exception occurred:"
+    assert cause_of(f"\n{marker}\nValueError: x") is None
