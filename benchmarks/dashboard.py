@@ -58,6 +58,7 @@ SEED = 20
 READY, SCHEDULED = 0.06, 0.02  # of all jobs
 PAUSE_SECONDS = 0.02  # between two calls: a person does not call all the time
 SQL_SHOWN = 160
+ACTION_ROUNDS = 10  # previews are made in each tenth round
 
 
 class Figures:
@@ -170,9 +171,11 @@ async def measure(url: str, rounds: int, folder: Path) -> Figures:
         sample = await take_sample(client, SEED)
         calls = [call for call in CALLS if call.route in known_routes()]
         figures = Figures()
-        for _ in range(rounds):
+        for number in range(rounds):
             sample.chance.shuffle(calls)
             for call in calls:
+                if call.is_action and number % ACTION_ROUNDS:
+                    continue
                 figures.note(call, *(await call.send(client, sample)))
                 await asyncio.sleep(PAUSE_SECONDS)
     return figures

@@ -35,11 +35,13 @@ class Figure(Generic[T]):
         *,
         pause_seconds: float,  # between two counts, at least
         brief_seconds: float = 0.0,  # a shorter count needs no rest
+        rest_factor: float = REST_FACTOR,
     ) -> None:
         self._clock = clock
         self._count = count
         self._pause_seconds = pause_seconds
         self._brief_seconds = brief_seconds
+        self._rest_factor = rest_factor
         self._known: Dated[T] | None = None
         self._again_at = 0.0  # by the monotonic clock
         self._counting: asyncio.Task[Dated[T]] | None = None
@@ -73,7 +75,7 @@ class Figure(Generic[T]):
         return self._known
 
     def _rest_after(self, seconds: float) -> float:
-        rest = min(REST_FACTOR * seconds, REST_SECONDS_MAX)
+        rest = min(self._rest_factor * seconds, REST_SECONDS_MAX)
         if seconds <= self._brief_seconds:
             rest = 0.0
         return max(self._pause_seconds, rest)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 2.0  # between two reads of what only the overview shows
 BRIEF_SECONDS = 0.02  # jobs that are counted so quickly are counted for each request
 ENDED_MAX = 10_000  # done or cancelled jobs that are counted
+ENDED_REST = 100  # the jobs are read for it, which takes this process some 0.1 s
 HEADS = 1_000  # waiting jobs whose tasks are read
 NEXT_SCHEDULES = 5
 VIEWS_MAX = 50  # sets of queues that users are limited to
@@ -82,6 +83,7 @@ class Figures:
                 self.app.clock,
                 lambda: self._count_ended(queues),
                 pause_seconds=PAUSE_SECONDS,
+                rest_factor=ENDED_REST,
             )
             self._ended[queues] = figure
         return figure
