@@ -1,7 +1,7 @@
 /** Is all well, and if not, where? */
 import type { Overview as Summary, StateCounts } from "../data/schema";
 import { type Counted, formatCount, formatDuration } from "../format";
-import { Ago, Clock, Name, Num, Tag, TaskName } from "../parts/basics";
+import { Ago, Clock, Head, Name, Num, Tag, TaskName } from "../parts/basics";
 import { Kpi, Section } from "../parts/bits";
 import { Icon, type Shape } from "../parts/Icon";
 import { Prose } from "../parts/Prose";
@@ -17,7 +17,7 @@ import { heldBy, waiting } from "./queues/figures";
 export function Overview() {
   const { data, error, isSlow, reload } = summary.value;
   if (!data && error) return <Problem error={error} retry={reload} />;
-  if (!data) return isSlow ? <Skeleton /> : null;
+  if (!data) return isSlow ? <Loading /> : null;
   if (isFresh(data)) return <Fresh workers={data.workers} />;
   return (
     <>
@@ -37,6 +37,15 @@ export function Overview() {
         <Errors data={data} />
         <Changes data={data} />
       </div>
+    </>
+  );
+}
+
+function Loading() {
+  return (
+    <>
+      <Head title={t("nav.overview")} lede={t("loading")} />
+      <Skeleton rows={12} />
     </>
   );
 }

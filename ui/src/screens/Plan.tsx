@@ -93,7 +93,7 @@ export function Plan({ name: id }: { name: string }) {
             </a>
           </Fact>
           <Fact name={t("kpi.waiting")}>{formatCount(counts.waiting)}</Fact>
-          <Fact name={t("queue.kept.cancelled")}>{formatCount(counts.cancelled)}</Fact>
+          <Fact name={t("plan.cancelled")}>{formatCount(counts.cancelled)}</Fact>
           <Fact name={t("plan.gone")}>{counts.gone > 0 && formatCount(counts.gone)}</Fact>
           <Fact name={t("plan.resumed")}>{plan.resumed > 0 && t("plan.resumed.times", { n: plan.resumed })}</Fact>
         </dl>

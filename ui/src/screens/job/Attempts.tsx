@@ -26,7 +26,7 @@ export function Attempts({ job }: { job: JobDetail }) {
   return (
     <>
       {shown.map((attempt) => (
-        <Line key={attempt.number} attempt={attempt} newest={first} isOpen={attempt.number === open} />
+        <Line key={attempt.number} attempt={attempt} worker={attempt.outcome === "running" ? (job.worker ?? attempt.worker) : attempt.worker} newest={first} isOpen={attempt.number === open} />
       ))}
       {shown.length < newest.length && (
         <p class="fin">
@@ -39,7 +39,14 @@ export function Attempts({ job }: { job: JobDetail }) {
   );
 }
 
-function Line({ attempt, newest, isOpen }: { attempt: Attempt; newest: Attempt; isOpen: boolean }) {
+interface LineProps {
+  attempt: Attempt;
+  worker: string | null;
+  newest: Attempt;
+  isOpen: boolean;
+}
+
+function Line({ attempt, worker, newest, isOpen }: LineProps) {
   const { error } = attempt;
   const isSame = attempt !== newest && error !== null && error.type === newest.error?.type && error.text === newest.error.text;
   const body = `attempt-${attempt.number}`;
@@ -63,7 +70,7 @@ function Line({ attempt, newest, isOpen }: { attempt: Attempt; newest: Attempt; 
             </>
           )}
         </span>
-        <span class="q2 nw">{attempt.worker && <Name text={attempt.worker} />}</span>
+        <span class="q2 nw">{worker && <Name text={worker} />}</span>
         <span class="q2 nw n">
           <Clock at={attempt.started_at ?? attempt.ended_at} /> &nbsp; {tookText(attempt)}
         </span>
@@ -105,10 +112,10 @@ function Logs({ attempt }: { attempt: Attempt }) {
           <Choice label={t("logs.level")} value={least} options={LEVELS.map((level) => [level, t(`logs.${level}`)] as const)} onChange={setLeast} />
         </span>
       </div>
-      <ul class="logs">
+      <ul class={attempt.logs.some((line) => line.at) ? "logs" : "logs untimed"}>
         {shown.map((line) => (
           <li data-s={rank(line) >= 3 ? "dead" : rank(line) === 2 ? "warn" : undefined}>
-            {line.at ? <Clock at={line.at} fraction /> : <span />}
+            {attempt.logs.some((each) => each.at) && (line.at ? <Clock at={line.at} fraction /> : <span />)}
             <span class="lv">{line.level.toUpperCase()}</span>
             <p>
               <Name text={line.text} />

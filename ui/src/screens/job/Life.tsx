@@ -26,6 +26,7 @@ const WAIT_MIN = 1.6;
 const ENDS = 2; // room for the signs at both ends
 const TRIES_MAX = 14;
 const LABELS = 5;
+const FINE_SECONDS = 10; // below it the labels have fractions
 
 export function Life({ job }: { job: JobDetail }) {
   const pieces = place(piecesOf(job, now.value));
@@ -50,7 +51,7 @@ export function Life({ job }: { job: JobDetail }) {
       </div>
       <ol class="xs">
         {Array.from({ length: LABELS }, (_, i) => (
-          <li>{formatClock(new Date(timeAt(pieces, (i * 100) / (LABELS - 1)) * 1000).toISOString())}</li>
+          <li>{formatClock(new Date(timeAt(pieces, (i * 100) / (LABELS - 1)) * 1000).toISOString(), last.to - first.from < FINE_SECONDS)}</li>
         ))}
       </ol>
     </div>

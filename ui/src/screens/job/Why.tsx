@@ -6,7 +6,8 @@ import { Copy } from "../../parts/actions";
 import { Icon, type Shape } from "../../parts/Icon";
 import { Prose } from "../../parts/Prose";
 import { Command } from "../../parts/states";
-import { t } from "../../text";
+import { to, toOne } from "../../router";
+import { type Key, t } from "../../text";
 import { visible } from "../../names";
 
 const LOOKS = new Map([
@@ -16,6 +17,17 @@ const LOOKS = new Map([
   ["ready", "ready"],
   ["cancelled", "off"],
 ]);
+
+/** Where one can act on a reason, by its code. */
+function placeOf(job: JobDetail, code: string): { text: Key; href: string } | null {
+  if (/^(limit|rate|fair)_/.test(code)) return { text: "why.limit", href: "limits" };
+  if (code.startsWith("breaker_")) return { text: "why.breaker", href: "limits" };
+  if (code.startsWith("queue_")) return { text: "why.queue", href: to("queues", { open: job.queue }) };
+  if (code.startsWith("task_") || code === "needs_other_release") return { text: "why.task", href: to("tasks", { open: job.task }) };
+  if (code.startsWith("worker") || code === "no_worker" || code === "in_line") return { text: "why.workers", href: "workers" };
+  if (code.startsWith("plan_") || code === "blocked_by_jobs") return job.plan && { text: "why.plan", href: toOne("plans", job.plan.id) };
+  return null;
+}
 
 interface WhyProps {
   job: JobDetail;
@@ -32,6 +44,7 @@ export function Why({ job, why, children }: WhyProps) {
   if (!sentence) return null;
   const evidence = rest.slice(0, 2).map((each) => each.text);
   const cure = first?.unblock;
+  const place = first ? placeOf(job, first.code) : null;
   // For these the page has a button of its own.
   const hasButton = job.state === "dead" || job.state === "scheduled";
   const command = hasButton ? null : reasons.find((each) => each.command)?.command;
@@ -54,7 +67,14 @@ export function Why({ job, why, children }: WhyProps) {
         )}
         {command && <Command text={command} />}
       </div>
-      <div class="btns">{children}</div>
+      <div class="btns">
+        {children}
+        {place && (
+          <a class="btn" href={place.href}>
+            {t(place.text)}
+          </a>
+        )}
+      </div>
     </section>
   );
 }

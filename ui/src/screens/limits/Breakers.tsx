@@ -76,7 +76,7 @@ function Row({ breaker, reload }: { breaker: Breaker; reload: () => void }) {
           <b>
             <Name text={breaker.name} />
           </b>
-          <small>
+          <small class="nw">
             <Name text={breaker.rule} />
           </small>
         </span>

@@ -88,7 +88,7 @@ interface Box {
 function NodeBox({ box, plan }: { box: Box; plan: string }) {
   const { node } = box;
   const place = { insetInlineStart: `${box.x}px`, insetBlockStart: `${box.y}px`, inlineSize: `${box.width}px` };
-  if (node.kind === "join") return <i class="join" style={{ insetInlineStart: `${box.x}px`, insetBlockStart: `${box.y}px` }} />;
+  if (node.kind === "join") return <i class="joint" style={{ insetInlineStart: `${box.x}px`, insetBlockStart: `${box.y}px` }} />;
   const state = node.state;
   return (
     <a class={isGroup(node) ? "node grp3" : "node"} href={hrefOf(node, plan)} data-s={state ?? "off"} style={place}>
