@@ -21,14 +21,6 @@ PLANTED = (
         LOGIN,
     ),
     one_patch(
-        "sessions_never_end",
-        "A session that is used goes on for ever.",
-        f"{ACCESS}sessions.py",
-        "now - session.started_at >= SECONDS_MAX\n                or now",
-        "now",
-        LOGIN,
-    ),
-    one_patch(
         "login_keeps_the_old_session",
         "The session that a browser had before a login goes on.",
         f"{ACCESS}login.py",
