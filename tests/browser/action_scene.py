@@ -9,7 +9,7 @@ from durio import App, chain
 from tests.browser.shop import app, charge, page_of, print_label, refund
 
 # Jobs that are due in 2 h, by queue.
-LATER = {"letters": 3, "drafts": 3, "moving": 3, "pickups": 3, "archive": 25_000}
+LATER = {"letters": 3, "drafts": 3, "moving": 3, "pickups": 3}
 # Keys of dead jobs, and of jobs that are due in 2 h.
 DEAD = ("to-retry", "to-edit", "to-discard", "to-review", "to-forget")
 DUE = ("to-cancel", "to-run")

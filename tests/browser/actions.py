@@ -25,7 +25,6 @@ ACTIONS: dict[str, Action] = {
     "new-job": jobs.new_job,
     "cancel-selected": jobs.cancel_selected,
     "retry-all-that-match": jobs.retry_all_that_match,
-    "stop-bulk": jobs.stop_a_bulk_act,
     "review-and-retry": jobs.review_and_retry,
     "review-and-discard": jobs.review_and_discard,
     "export": jobs.export,

@@ -121,24 +121,6 @@ def retry_all_that_match(visit: Visit) -> Line:
     return Line("retry", "returns")
 
 
-def stop_a_bulk_act(visit: Visit) -> Line:
-    """More than 10,000: counted so far only, and for admins."""
-    visit.open("jobs?q=queue:archive state:scheduled")
-    visit.main.get_by_label("Select all rows").check()
-    visit.press("All 10,000+ that match", visit.page.get_by_role("toolbar"))
-    visit.press("Cancel", visit.page.get_by_role("toolbar"))
-    visit.fill("Type 10,000 to go on", "10,000")
-    visit.confirm("Cancel 10,000+ jobs")
-    run = visit.page.get_by_role("list", name="Bulk acts")
-    expect(run.get_by_role("progressbar")).to_be_visible()
-    visit.press("Stop", run)
-    visit.said("Stopped.")
-    stopped = visit.first("bulk")
-    assert stopped["state"] == "stopped"
-    assert 0 < stopped["done"] < LATER["archive"]
-    return Line("stop_bulk", stopped["id"])
-
-
 def cancel_selected(visit: Visit) -> Line:
     visit.open("jobs?q=queue:pickups")
     boxes = visit.main.get_by_label("Select shop.page_of")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.site import ADMIN, Site, wait_until
-from tests.browser.watch import Watch, logged_in
+from tests.browser.watch import HEADING, Watch, logged_in
 
 BY = f"{ADMIN}@127.0.0.1 via dashboard"
 
@@ -41,8 +41,9 @@ class Visit:
     # --- what it does
 
     def open(self, path: str) -> None:
-        """Open a screen as a link does."""
+        """Open a screen as a link does; keys are heard from when it has its heading."""
         self.page.goto(path)
+        self.page.wait_for_selector(HEADING)
 
     def press(self, name: str, within: Locator | None = None) -> None:
         """Click the first button of this name."""
