@@ -62,6 +62,7 @@ def test_open_a_job_from_the_list_and_retry_it(visit: Visit) -> None:
     expect(visit.main.get_by_role("heading", name="refund")).to_be_visible()
     job = visit.page.url.rpartition("/")[2]
     died = visit.read(f"jobs/{job}")["finished_at"]
+    expect(visit.main.get_by_role("button", name="Retry").first).to_be_enabled()
     keys(visit, "r")
     visit.said("Retrying refund")
     visit.until(
