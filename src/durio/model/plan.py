@@ -60,7 +60,8 @@ class Link:
     error_handlers: "tuple[SignatureValue, ...]"
     source: Source | None
 
-    if not TYPE_CHECKING:  # a checker must still see that there is no such attribute
+    # A checker must still see that there is no such attribute.
+    if not TYPE_CHECKING:  # pragma: no branch
 
         def __getattr__(self, name: str) -> Any:
             if name in PLAN_METHODS:
