@@ -1,4 +1,4 @@
-/** A sentence of the server: it begins with a capital, its times are those of the page, and
+/** A sentence of the server: as a headline it begins with a capital; its times are those of the page, and
  * ids of jobs and plans are links. */
 import type { ComponentChildren } from "preact";
 
@@ -10,16 +10,16 @@ const PART =
   /\b(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d(?::\d\d)?(?:\.\d+)?) ?Z|\b(job|plan) ([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b/g;
 const ID_SHOWN = 13;
 
-export function Prose({ text }: { text: string }) {
+export function Prose({ text, isHeadline }: { text: string; isHeadline?: boolean }) {
   const parts: ComponentChildren[] = [];
   let end = 0;
   for (const found of text.matchAll(PART)) {
     const [whole, day, clock, kind = "", id = ""] = found;
-    parts.push(plain(text.slice(end, found.index), end === 0));
+    parts.push(plain(text.slice(end, found.index), isHeadline === true && end === 0));
     parts.push(day ? <Moment at={`${day}T${clock}Z`} /> : <Link kind={kind} id={id} />);
     end = found.index + whole.length;
   }
-  parts.push(plain(text.slice(end), end === 0));
+  parts.push(plain(text.slice(end), isHeadline === true && end === 0));
   return <bdi>{parts}</bdi>;
 }
 

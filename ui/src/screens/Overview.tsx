@@ -84,7 +84,7 @@ function Attention({ data }: { data: Summary }) {
     <ul class="att" aria-label={t("overview.attention")}>
       {data.attention.slice(0, 3).map((each) => (
         <li data-s={levelOf(each.level)}>
-          <Icon name={SIGNS.get(each.action?.href.split("?")[0] ?? "") ?? "info"} class="c" />
+          <Icon name={SIGNS.get(each.action?.href.split(/[?/]/)[0] ?? "") ?? "info"} class="c" />
           <p>
             {!isSame(each.text, data.headline.text) && (
               <>

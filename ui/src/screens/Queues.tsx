@@ -176,14 +176,15 @@ export function pauseOrResume(queue: Queue, reload: () => void): void {
 }
 
 function ledeOf(queues: readonly Queue[]) {
-  const held = queues.filter((queue) => heldBy(queue).length > 0);
+  const held = queues.filter((queue) => queue.state !== "paused" && heldBy(queue).length > 0);
   const paused = queues.filter((queue) => queue.state === "paused");
   const slowest = queues.filter((queue) => queue.state !== "paused").reduce<Queue | null>((worst, each) => ((each.oldest_ready_seconds ?? 0) > (worst?.oldest_ready_seconds ?? 0) ? each : worst), null);
   const age = slowest?.oldest_ready_seconds ?? 0;
   return (
     <>
       {slowest && age >= 1 ? rich("queues.lede.oldest", { name: slowest.name, time: formatDuration(age) }) : t("queues.lede.quiet")}{" "}
-      {paused.length > 0 ? rich("queues.lede.paused", { n: paused.length, names: paused.slice(0, 3).map((each) => each.name).join(", ") }) : held.length > 0 ? rich("queues.lede.held", { n: held.length }) : null}
+      {paused.length > 0 && rich("queues.lede.paused", { n: paused.length, names: paused.slice(0, 3).map((each) => each.name).join(", ") })}{" "}
+      {held.length > 0 && rich("queues.lede.held", { n: held.length })}
     </>
   );
 }

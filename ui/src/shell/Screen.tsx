@@ -1,10 +1,10 @@
 /** Which component shows which address. */
 import type { ComponentChildren, ComponentType } from "preact";
-import { useErrorBoundary } from "preact/hooks";
+import { useEffect, useErrorBoundary } from "preact/hooks";
 
 import { ApiError } from "../data/client";
 
-import { route } from "../router";
+import { navigate, route, to } from "../router";
 import { Empty, Problem } from "../parts/states";
 import { Head } from "../parts/basics";
 import { rich, t } from "../text";
@@ -65,8 +65,15 @@ function Chosen() {
   const { screen, rest } = route.value;
   const One = rest ? ONES.get(screen) : undefined;
   if (One) return <One key={rest} name={rest} />;
-  const All = rest ? undefined : LISTS.get(screen);
-  return All ? <All key={screen} /> : <NotFound />;
+  const All = LISTS.get(screen);
+  if (!All) return <NotFound />;
+  return rest ? <OpenOne screen={screen} name={rest} /> : <All key={screen} />;
+}
+
+/** `queues/mail` is the list of queues with mail open. */
+function OpenOne({ screen, name }: { screen: string; name: string }) {
+  useEffect(() => navigate(to(screen, { open: name }), { replace: true }), []);
+  return null;
 }
 
 function NotFound() {

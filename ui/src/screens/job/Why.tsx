@@ -53,7 +53,7 @@ export function Why({ job, why, children }: WhyProps) {
       <div>
         <h2>
           <Icon name={`s-${job.state}` as Shape} />
-          <Prose text={sentence} />
+          <Prose text={sentence} isHeadline />
         </h2>
         {(evidence.length > 0 || cure) && (
           <p>

@@ -1,6 +1,6 @@
 /** What the rows of queues show: who waits, what holds them. */
 import type { Queue, StateCounts } from "../../data/schema";
-import type { Counted } from "../../format";
+import { type Counted, formatCount } from "../../format";
 import { visible } from "../../names";
 import { t } from "../../text";
 
@@ -17,5 +17,6 @@ export function heldBy(queue: Queue): { text: string; state: string }[] {
   if (queue.workers === 0 && waiting(queue.counts).count > 0) out.push({ text: t("queue.no_worker"), state: "dead" });
   const isBlocked = (queue.counts.blocked?.count ?? 0) > 0;
   for (const limit of isBlocked ? queue.limits.slice(0, 2) : []) out.push({ text: visible(limit), state: "blocked" });
+  if (isBlocked && queue.limits.length === 0) out.push({ text: t("queue.blocked", { count: formatCount(queue.counts.blocked) }), state: "blocked" });
   return out;
 }
